@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from webpte.llm.seq2seq import Seq2Seq
 
 
-_PLACES = {  # modules, and the names of each
+_PLACES = {  # modules, with the public names of each
     "batched_generation": "BatchedGeneration",
     "chat": "Chat ReplyOptions",
     "constrain.constraint": "Allowed Constraint OneOf",

@@ -1,4 +1,4 @@
-"""One answer among several that a model generates at once: what a scheduler knows of it."""
+"""An answer among several that a model generates at once: its state in a scheduler."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CANCELLED = "cancelled"
 
 
 class BatchSequence:
-    """The tokens of one answer, and how far they were submitted.
+    """The tokens of an answer, and the number of them that were submitted.
 
-    tokens   those that were generated
-    slot     of the KV caches; None while it waits for one, and once it has ended
+    tokens   the generated tokens
+    slot     its slot of the KV caches; None before it has a slot, and after its end
     written  the number of tokens that are in the slot, or on their way there
     coming   the number of sampled tokens that are on their way back
     """
@@ -32,7 +32,7 @@ class BatchSequence:
         most: int,
         limit: int,
     ) -> None:
-        """`most` tokens are wanted, of which the context has room for `limit`."""
+        """Begin an answer of `most` tokens, of which the context has room for `limit`."""
         self.tokens: list[int] = []
         self.slot: int | None = None
         self.written, self.coming = 0, 0
@@ -40,7 +40,7 @@ class BatchSequence:
         self.changed = asyncio.Event()
         self.why_ended: str | None = None
         self.error: BaseException | None = None
-        self.context = list(prompt)  # with the generated tokens
+        self.context = list(prompt)  # prompt and generated tokens
         self._settings, self._stop = settings, frozenset(stop)
         self._most, self._limit = most, min(most, limit)
         self._started = perf_counter()
@@ -59,7 +59,7 @@ class BatchSequence:
         return len(self.context) + self.coming - self.written
 
     def take_rows(self, most: int) -> list[BatchRow]:
-        """Return the next rows to submit; a token is sampled after the last one that there is."""
+        """Return the next rows to submit; a token is sampled after the context's last."""
         if self.slot is None:
             return []
         end = len(self.context) + self.coming
@@ -84,12 +84,12 @@ class BatchSequence:
         self.stats.prefill_tokens = len(self.context) - reused
 
     def restart(self) -> None:
-        """Compute all tokens again: the slot does not hold them any more, and none are coming."""
+        """Compute all tokens again, because the slot has lost them; none are coming."""
         assert not self.coming
         self.written = 0
 
     def deliver(self, token: int) -> None:
-        """Take a token that was sampled; one that nobody waits for is dropped."""
+        """Take a sampled token; ignore it if the answer has ended."""
         self.coming -= 1
         if self.ended:
             return
@@ -120,11 +120,12 @@ class BatchSequence:
 
 
 class BatchedGeneration:
-    """One answer, as an async iterator of tokens; `tokens` and `stats` grow while it is generated.
+    """An answer, as an async iterator of tokens; `tokens` and `stats` grow while it is generated.
 
-    It ends after `max_new_tokens`, at a stop token (which is not yielded), when the context is
-    full, or when it is cancelled. It is generated whether or not somebody iterates it; one that
-    nobody holds any more is cancelled. `stats.prefill_seconds` are those until the first token.
+    The answer ends after `max_new_tokens`, at a stop token (which is not yielded), when the context
+    is full, or when it is cancelled. It is generated whether or not somebody iterates it; an answer
+    that the caller has dropped is cancelled. `stats.prefill_seconds` is the time until the first
+    token.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class BatchedGeneration:
 
     @property
     def tokens(self) -> list[int]:
-        """The tokens that were generated so far, also those that nobody has taken yet."""
+        """The tokens generated so far, including tokens that were not yielded yet."""
         return self._sequence.tokens
 
     @property
@@ -156,7 +157,7 @@ class BatchedGeneration:
         return self._sequence.why_ended
 
     def cancel(self) -> None:
-        """End the answer: its slot is free at once, for another one."""
+        """End the answer, and free its slot at once for another answer."""
         self._leave()
 
     def __aiter__(self) -> AsyncIterator[int]:

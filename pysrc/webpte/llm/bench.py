@@ -49,7 +49,7 @@ async def bench_method(
     inputs: Sequence[Any] | None = None,
     warm_seconds: float = WARM_SECONDS,
 ) -> dict[str, Any]:
-    """Time a method with these inputs, or with random ones of its largest shapes."""
+    """Time a method with these inputs, or with random inputs of its largest shapes."""
     random = np.random.default_rng(0)
     given = inputs
     if given is None:
@@ -70,7 +70,7 @@ async def bench_llm(
 
     `decode` runs step by step: the host sees each token before the next step. `ahead` has several
     steps in a submission; `sampled` also samples its tokens. With a draft, `drafted` and
-    `drafted_sampled` are the same two with its guesses, and `lookup` guesses by the text.
+    `drafted_sampled` are the same two ways with its guesses, and `lookup` guesses by the text.
     """
     ways: dict[str, dict[str, Any]] = {"ahead": {}, "sampled": SAMPLED}
     if draft is not None:
@@ -92,7 +92,7 @@ async def bench_llm(
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
         await fill()  # the timed kernels have written to the cache
-        # No further warm-up: each step uses up a place of the context.
+        # No further warm-up: each step takes a place of the context.
         measured = await _measure(program, lambda: generator.prefill([1]), decode_steps, 5, 0.0)
         measured["tokens_per_second"] = 1000 / measured["ms"]
         figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
@@ -102,7 +102,7 @@ async def bench_llm(
 
 
 def _rounds(length: int) -> tuple[int, int]:
-    """Return how often a prompt is timed, and how often before that: a long one takes seconds."""
+    """Return how often to time a prompt, and how often to warm up: a long prompt takes seconds."""
     return (8, 4) if length <= LONG_PROMPT else (3, 1)
 
 
@@ -174,7 +174,7 @@ async def _measure(
 async def _kernels(program: Program, method: str) -> dict[str, Any]:
     """Return dispatches and microseconds per kernel, slowest first; empty without timestamps."""
     try:
-        await program.profile(method)  # not measured: the first has one-time costs
+        await program.profile(method)  # not measured: the first run has one-time costs
         rows = await program.profile(method)
     except (DeviceLostError, OutOfMemoryError):
         raise

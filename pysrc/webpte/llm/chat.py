@@ -35,20 +35,20 @@ from webpte.program import Program
 
 MAX_NEW_TOKENS = 512
 WHEN_FULL = ("error", "slide")
-# An answer gets room for max_new_tokens, but for no more than this part of the context. Where
-# messages are dropped for that, so much of the context becomes free: the messages that stay are
-# then computed again, so the room has to last for a few answers.
+# An answer gets room for max_new_tokens, but for at most this part of the context. If messages are
+# dropped for an answer, this part of the context becomes free: the remaining messages are then
+# computed again, so the room has to last for a few answers.
 ROOM = 4
 
 
 class ReplyOptions(GenerationOptions, total=False):
     """Options of an answer in text.
 
-    stop         texts that end an answer and are not part of it, besides those of the Chat
-    stop_tokens  tokens that end an answer, besides those of the Chat
+    stop         texts that end an answer and are not part of it, besides the stop texts of the Chat
+    stop_tokens  tokens that end an answer, besides the stop tokens of the Chat
     choices      texts, one of which the answer has to be
     regex        an expression that the whole answer has to match; see `Grammars.regex`
-    schema       a JSON schema that the answer has to be valid JSON of; see `Grammars.schema`
+    schema       a JSON schema of which the answer has to be a valid instance; see `Grammars.schema`
     """
 
     stop: Collection[str]
@@ -59,12 +59,12 @@ class ReplyOptions(GenerationOptions, total=False):
 
 
 class Chat:
-    """A conversation with one program, in messages.
+    """A conversation with a program, in messages.
 
     `messages` are its only state: the contents of the KV cache follow from them. So an answer may
     be broken off, fail or be cancelled, the program may be recovered or used by others in between,
-    and messages may be changed: the next answer is the answer to the messages as they are then,
-    and only tokens that are not in the cache are computed.
+    and messages may be changed: the next answer is the answer to the messages at that time, and
+    only tokens that are not in the cache are computed.
     """
 
     def __init__(
@@ -81,15 +81,17 @@ class Chat:
         method: str = "forward",
         reader: Callable[[Generator], PictureReader] | None = None,
     ) -> None:
-        """
+        """Begin an empty conversation.
+
         system     the message before all others
-        template   a chat template in place of the tokenizer's own; `variables` are what it takes
-                   besides messages
+        template   a chat template in place of the tokenizer's own; `variables` are passed to it
+        besides
+                   messages
         stop, stop_tokens   end an answer, besides the stop tokens of the program and the template
-        when_full  what to do when the context cannot hold all messages: "error", or "slide": drop
-                   the oldest ones, up to the first question that leaves room
-        reader     makes what prepares pictures, for a model that sees; the task
-                   image-text-to-text has `chat()`, which gives it
+        when_full  the reaction when the context cannot hold all messages: "error", or "slide": drop
+                   the oldest messages, up to the first question that leaves room
+        reader     makes a reader of pictures, for a model that sees; the task image-text-to-text
+                   has `chat()`, which gives it
         """
         if when_full not in WHEN_FULL:
             raise InputError(f"when_full is one of {', '.join(WHEN_FULL)}, not {when_full!r}")
@@ -105,13 +107,13 @@ class Chat:
         self._reader = None if reader is None else reader(self._generator)
         self._prompts = PromptMaker(tokenizer, template, variables or {}, self._reader)
         self._stop = tuple(stop)
-        StopStrings(stop)  # raises at once if they are not texts
+        StopStrings(stop)  # raises at once if the stop texts are invalid
         self._stop_tokens = frozenset(stop_tokens) | end_tokens(tokenizer, self._prompts)
         self._when_full = when_full
         self._turns: tuple[Turn, ...] = () if system is None else (Turn("system", system),)
         self._grammars = LazyGrammars(tokenizer)
         self._prompt = Prompt("", (), 0)  # the prompt of the reply
-        self._question = 0  # the number of its tokens before the answer
+        self._question = 0  # the number of the prompt's tokens before the answer
         self._reply: Reply | None = None
         self._continued: Turn | None = None  # the answer that the reply continues
         self._dropped = 0
@@ -121,9 +123,9 @@ class Chat:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """All messages, with the current answer as far as it has come; with their `pictures`.
+        """All messages, with their `pictures`, and with the current answer as far as it has come.
 
-        This is a copy: to change messages, assign to it, or call `undo` or `edit`.
+        The list is a copy: to change messages, assign to `messages`, or call `undo` or `edit`.
         """
         return [turn.message for turn in self._all_turns()]
 
@@ -151,7 +153,7 @@ class Chat:
         return turns[index].content
 
     def edit(self, index: int, text: str) -> None:
-        """Change a message, and remove those after it; only after a system message they stay."""
+        """Change a message, and remove the messages after it, unless it is the system message."""
         turns = self._all_turns()
         if not -len(turns) <= index < len(turns):
             raise InputError(f"there is no message {index}: there are {len(turns)} messages")
@@ -202,7 +204,7 @@ class Chat:
         """Continue a conversation that was saved with the same program, on any device.
 
         Options of answers are not saved. Data that is damaged, or of another program, is refused
-        with an InputError, and the conversation stays as it was.
+        with an InputError, and the conversation does not change.
         """
         saved, head = read_saved(data)
         turns, dropped = turns_from_json(head, (*saved.tokens, *saved.pending))
@@ -222,9 +224,9 @@ class Chat:
     ) -> Reply:
         """Add a question; return its answer, which is generated as it is iterated.
 
-        `pictures` are arrays (height, width, 3) of bytes, which come before the text.
-        A previous answer that has not ended is broken off. If the new one is never iterated, or
-        fails, the question stays: `regenerate` answers it, `undo` removes it.
+        `pictures` are arrays (height, width, 3) of bytes, which come before the text. A previous
+        answer that has not ended is broken off. If the new answer is never iterated, or fails, the
+        question stays: `regenerate` answers it, `undo` removes it.
         """
         turn = Turn("user", text, pictures=self._seen(pictures))
         return self._answer([*self._all_turns(), turn], max_new_tokens, options)
@@ -232,7 +234,7 @@ class Chat:
     def regenerate(
         self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
     ) -> Reply:
-        """Answer the last question again, with the options of the last answer and those given."""
+        """Answer the last question again, with the last answer's options, changed by the given."""
         turns = self._all_turns()
         count, before = self._requested
         changed: ReplyOptions = {**before, **options}
@@ -242,9 +244,9 @@ class Chat:
     def continue_(
         self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
     ) -> Reply:
-        """Continue the last answer, with its options except for constraints, and those given.
+        """Continue the last answer, with its options but for constraints, changed by the given.
 
-        The text is added to that message; the reply has only the new part.
+        The text is added to the last message; the reply has only the new part.
         """
         *turns, last = self._all_turns() or (None,)
         if last is None or last.role != "assistant":
@@ -272,7 +274,7 @@ class Chat:
         stats = stats_of(generation, prompt.retokenized, dropped)
         begun = ("", ()) if continued is None else (continued.content, prompt.tokens[question:])
         reply = Reply(generation, self._tokenizer, stop, stats, constraint, begun)
-        # Nothing fails from here on: the conversation is either unchanged, or has the new turn.
+        # No step fails from here on: the conversation is either unchanged, or has the new turn.
         self._set_reply(reply)
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
         self._question = question
@@ -283,7 +285,7 @@ class Chat:
         """Remove `choices`, `regex` and `schema` from the options.
 
         Choices become the option `constraint` at once; a regex or schema takes time to compile, so
-        a function is returned that does.
+        a function that compiles it is returned.
         """
         wanted = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
         wanted["constraint"] = given.get("constraint")
@@ -295,7 +297,7 @@ class Chat:
         regex, schema = wanted["regex"], wanted["schema"]
         if regex is None and schema is None:
             return None
-        # Parsed here, so that errors in them are raised before anything changes.
+        # Parsed here, so that errors in the regex or schema are raised before anything changes.
         if regex is None:
             return self._grammars.json(JsonAnswer((JsonForm(schema),)))
         return partial(self._grammars.matching, expression_of(regex), f"the regex {regex!r}")
@@ -303,7 +305,7 @@ class Chat:
     # A full context
 
     def has_room(self, text: str, max_new_tokens: int = MAX_NEW_TOKENS) -> bool:
-        """Tell whether the context can hold a question and its answer.
+        """Return whether the context can hold a question and its answer.
 
         Long answers count with the part of the context that `send` would make free for them.
         """
@@ -320,8 +322,11 @@ class Chat:
     def _fit(
         self, turns: Sequence[Turn], continued: Turn | None, max_new_tokens: int
     ) -> tuple[Prompt, int, int]:
-        """Return the prompt with the beginning of the answer, the number of its tokens before
-        that, and the number of old messages that were dropped to make it fit."""
+        """Return a prompt that fits the context, and its length before the answer.
+
+        The prompt has the beginning of the answer. The third number counts the old messages that
+        were dropped to make the prompt fit.
+        """
         most, dropped = self._generator.max_context, self._dropped
         prompt, question = self._prompt_without(turns, continued, dropped)
         if most is None:
@@ -373,7 +378,7 @@ def _without(turns: Sequence[Turn], dropped: int) -> list[Turn]:
 
 
 def _next_question(turns: Sequence[Turn], dropped: int) -> int | None:
-    """Return how many messages to drop to begin with the question after the first; or None."""
+    """Return the number of messages to drop to begin with the second question, or None."""
     rest = turns[_first(turns) :]
     later = (n for n in range(dropped + 1, len(rest)) if rest[n].role == "user")
     return next(later, None)

@@ -1,9 +1,9 @@
 """The decode loop: one token after the other, submitted to the GPU ahead of the host where safe.
 
 A prefill gives the first token; the steps after it take their tokens on the GPU. Steps that are
-decoded ahead go there in batches. The tokens of a batch come back together, while the next batch
-runs, and are returned one by one. Batches adapt: few steps at first, so that the first words come
-soon, then as many as take about `BATCH_SECONDS`, so that they come evenly.
+decoded ahead go to the GPU in batches. The tokens of a batch come back together, while the next
+batch runs, and are returned one by one. Batches adapt: few steps at first, so that the first words
+come soon, then as many as take about `BATCH_SECONDS`, so that they come evenly.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class GenerationStats:
 
     reused_tokens   tokens of the prompt that were in the cache already
     submissions     for decoding; fewer than tokens where steps are decoded ahead of the host
-    step_by_step    the reason why they are not; None if they are, or if it was not tried
+    step_by_step    the reason why no steps are decoded ahead; None if they are, or before a try
     proposed_tokens, accepted_tokens  guessed by speculation, and found to be right
-    not_speculating  the reason why tokens are not guessed now; None if they are, or if it was not
-                    requested
+    not_speculating  the reason why no tokens are guessed now; None if they are, or if speculation
+                    was not requested
     """
 
     prefill_tokens: int = 0
@@ -56,10 +56,10 @@ class GenerationStats:
 
 
 class DecodeLoop:
-    """Decodes the tokens of one answer in a session.
+    """Decoder of the tokens of an answer in a session.
 
     submissions   decode steps that were submitted one by one, and batches of steps
-    step_by_step  the reason why steps are not decoded ahead; None if they are, or until it is tried
+    step_by_step  the reason why steps are not decoded ahead; None if they are, or before a try
     """
 
     def __init__(
@@ -69,16 +69,15 @@ class DecodeLoop:
         most_ahead: int,
         first_ahead: int = 1,
     ) -> None:
-        """`most_ahead` is the largest number of steps in one submission, and `first_ahead` that of
-        the first one."""
+        """Begin an answer with `most_ahead` steps per submission, `first_ahead` in the first."""
         self.submissions = 0
         self.step_by_step = "steps_ahead is 1" if most_ahead == 1 else None
         self._session = session
         self._settings = settings
         self._most_ahead, self._first_ahead = most_ahead, first_ahead
         self._has_prefilled = False
-        self._steps: PipelinedDecode | SingleSteps | None = None  # that follow the last prefill
-        self._is_refused = False  # whether the program takes prefills alone
+        self._steps: PipelinedDecode | SingleSteps | None = None  # the steps after the last prefill
+        self._is_refused = False  # whether the program has refused decode steps
 
     def use_rule(self, rule: LogitsRule) -> None:
         """Change the logits of each token by a rule, on the host; before the first token."""
@@ -95,8 +94,8 @@ class DecodeLoop:
         """Return the token that follows the session's context and `prompt`.
 
         `prompt` is empty for all but the first token. `wanted` is the number of tokens still to
-        come, this one included; `allowed` is the mask of the tokens to sample from, if not all.
-        After an error or a cancelled call, the same token can be requested again.
+        come, the returned token included; `allowed` is the mask of the tokens to sample from, or
+        None. After an error or a cancelled call, the same token can be requested again.
         """
         steps = self._steps
         if steps is not None and steps.is_current:
@@ -126,7 +125,8 @@ class DecodeLoop:
             with self._session.stepping():
                 sampled = await steps.take(wanted, allowed)
         except Exception:
-            self._steps = None  # its batches are of no use now; after a cancellation they are
+            # batches in flight are useless after an error, but not after a cancellation
+            self._steps = None
             raise
         finally:
             self.submissions += steps.submissions - submitted
@@ -143,14 +143,14 @@ class SingleSteps:
     def __init__(self, session: KVSession, settings: SamplerSettings) -> None:
         self._session = session
         self._settings = settings
-        self._steps: DecodeSteps | str | None = None  # known once there is one to run
+        self._steps: DecodeSteps | str | None = None  # known once there is a step to run
         self._prefills = session.prefills
         self._is_complete = True  # whether the last step ran to its end
         self.submissions = 0
 
     @property
     def is_current(self) -> bool:
-        """Whether no prefill began since, and the token on the GPU is the pending one."""
+        """Whether no prefill began since, and the token on the GPU is the pending token."""
         return self._is_complete and self._session.prefills == self._prefills
 
     async def take(self, wanted: int, allowed: np.ndarray | None) -> SampledToken | str:
@@ -168,12 +168,12 @@ class SingleSteps:
 
 
 class StepPacer:
-    """Chooses how many steps to submit."""
+    """Chooser of the number of steps to submit."""
 
     def __init__(self, most: int, first: int = 1) -> None:
         self._most = most
         self._next = first
-        self._seconds = 0.0  # per step, of the last batch
+        self._seconds = 0.0  # per step, in the last batch
 
     @property
     def steps(self) -> int:
@@ -181,7 +181,7 @@ class StepPacer:
         return max(1, min(self._next, self._most, fitting))
 
     def submitted(self) -> None:
-        """Double the next batch: one was submitted."""
+        """Double the size of the next batch, after a submission."""
         self._next = min(2 * self._next, self._most)
 
     def ended(self, count: int, seconds: float) -> None:
@@ -196,17 +196,17 @@ class PipelinedDecode:
         self._session = session
         self._settings = settings
         self._pace = pace
-        self._steps: DecodeSteps | str | None = None  # known once some are to be submitted
+        self._steps: DecodeSteps | str | None = None  # known once there are steps to submit
         self._prefills = session.prefills
-        self._next = session.position  # of the next step to submit
+        self._next = session.position  # position of the next step to submit
         self._tokens: deque[SampledToken] = deque()
         self._batches: deque[PendingSteps] = deque()
-        self._latest = perf_counter()  # when the last batch came
+        self._latest = perf_counter()  # the time when the last batch came
         self.submissions = 0
 
     @property
     def is_current(self) -> bool:
-        """Whether no prefill began since; one that failed may have written to the cache, too."""
+        """Whether no prefill began since; even a failed prefill may have written to the cache."""
         return self._session.prefills == self._prefills
 
     @property
@@ -217,8 +217,8 @@ class PipelinedDecode:
     async def take(self, wanted: int, allowed: np.ndarray | None) -> SampledToken | str:
         """Return the next token, or the reason why it cannot be decoded ahead.
 
-        `wanted` is the number of tokens still to come; all of them are allowed. After a cancelled
-        call the token can be requested again; after an error the batches in flight are of no use.
+        `wanted` is the number of tokens still to come, without a mask. After a cancelled call the
+        token can be requested again; after an error the batches in flight are useless.
         """
         assert allowed is None, "what is allowed next is not known before"
         reason = await self._fill(wanted)
@@ -230,7 +230,7 @@ class PipelinedDecode:
         return self._tokens.popleft()
 
     async def _fill(self, wanted: int) -> str | None:
-        """Submit batches until enough are in flight; return the reason if one was refused."""
+        """Submit batches until enough are in flight; return the reason if a batch was refused."""
         if not self.coming:
             self._latest = perf_counter()
         while len(self._batches) < IN_FLIGHT and self.coming < wanted:
@@ -251,7 +251,7 @@ class PipelinedDecode:
     async def _receive(self) -> None:
         """Wait for the oldest batch, and queue its tokens."""
         batch = self._batches[0]
-        # A cancelled call leaves the batch to the next one. (`shield` would do, too, but from
+        # A cancelled call leaves the batch to the next call. (`shield` would do, too, but from
         # Python 3.14 on it logs errors that nobody awaits any more.)
         await asyncio.wait([batch.sampled])
         sampled = batch.sampled.result()

@@ -5,8 +5,9 @@
 
 The program takes `tokens` (int64 [1, S], S up to its maximum) and `input_pos` (int64 [1]), keeps
 its KV cache on the GPU, and returns the logits of the last token or of all. Its limits and stop
-tokens are read from its constant methods (`get_max_context_len`, `get_eos_ids`, ...). Or it has the
-methods `token_embedding` and `text_decoder`, and perhaps `vision_encoder` for pictures.
+tokens are read from its constant methods (`get_max_context_len`, `get_eos_ids`, ...). Other
+programs have the methods `token_embedding` and `text_decoder`, and perhaps `vision_encoder` for
+pictures.
 """
 
 from __future__ import annotations
@@ -46,20 +47,21 @@ __all__ = [
     "generate",
 ]
 
-STEPS_AHEAD = 16  # in one submission, at most
+STEPS_AHEAD = 16  # steps in a submission, at most
 
 
 class GenerationOptions(TypedDict, total=False):
     """Options of an answer; `Sampling` explains the first five.
 
-    seed         of the random numbers; None is a new one each time
+    seed         of the random numbers; None is a new seed each time
     steps_ahead  the largest number of steps in one submission; 1: the host sees every token before
                  the next step. The tokens are the same.
     logprobs     whether to fill `Generation.logprobs`: how probable the model found each token
     top          the number of likeliest tokens to list there, up to 20
-    constraint   restricts the answer; each token then waits for the one before
-    speculate    guesses tokens, which the model checks several at a time: "lookup" (what followed
-                 the same tokens earlier in the conversation), or a smaller program with the same
+    constraint   restricts the answer; each token then waits for the token before
+    speculate    guesses tokens, which the model checks several at a time: "lookup" (the
+    continuation
+                 of the same tokens earlier in the conversation), or a smaller program with the same
                  vocabulary that drafts. The tokens of the answer stay the same.
     """
 
@@ -77,18 +79,19 @@ class GenerationOptions(TypedDict, total=False):
 
 
 class Generator:
-    """A conversation with one program, turn by turn.
+    """A conversation with a program, turn by turn.
 
-    The context is the `position` tokens in the program's KV cache, followed by the `pending` ones,
-    which the next turn writes there: the last token of an answer (a stop token, too) is pending.
+    The context is the `position` tokens in the program's KV cache, followed by the `pending`
+    tokens, which the next turn writes there: the last token of an answer (a stop token, too) is
+    pending.
 
     The cache belongs to the program and holds the conversation of the last caller. A Generator
     notices when the last caller was another (another Generator, a direct call), and when `recover`
     rebuilt the program. `generate`, which is given the whole conversation, then computes all of it
     again; `continue_` and `prefill` raise ContextError until the Generator is `reset`.
 
-    max_chunk    the number of tokens that one call takes
-    max_context  the number of tokens that the cache holds; None if the program does not say
+    max_chunk    the number of tokens that a call takes
+    max_context  the number of tokens that the cache holds; None if unknown
     eos          the program's own stop tokens
     """
 
@@ -117,7 +120,7 @@ class Generator:
 
     @property
     def context(self) -> tuple[int, ...]:
-        """The whole conversation so far: tokens in the cache, then the pending ones."""
+        """The whole conversation so far: tokens in the cache, then the pending tokens."""
         return self._session.context
 
     def reset(self) -> None:
@@ -127,13 +130,13 @@ class Generator:
     def picture(
         self, pixels: np.ndarray | LatePixels, grid: tuple[int, int] | None = None
     ) -> Picture:
-        """Return a picture for prompts, given as the program's `vision_encoder` takes it.
+        """Return a picture for prompts; `pixels` are the input of the program's `vision_encoder`.
 
         `grid` has the rows and columns of embeddings, for models that see a grid of patches.
 
-        Its `tokens` go where the picture is in a conversation. It is encoded when they are
-        computed: those of a prefix that is in the cache are not. Keep it as long as you use them
-        after other prompts.
+        The picture's `tokens` go to its place in a conversation. It is encoded when its tokens are
+        computed, so not while they are in a prefix that is in the cache. Keep the picture as long
+        as you use its tokens after other prompts.
         """
         if not isinstance(self._session, PictureSession):
             raise InputError(f"{self.program.name} sees no pictures: it has no vision_encoder")
@@ -142,7 +145,7 @@ class Generator:
     async def save(self) -> bytes:
         """Return the context with the contents of the KV cache, for `restore`.
 
-        Also between two tokens of an answer, which then goes on, here and there.
+        `save` also works between two tokens of an answer, which can then go on, here and there.
         """
         return (await save_context(self)).to_bytes()
 
@@ -150,7 +153,7 @@ class Generator:
         """Continue a context that was saved with the same program, on any device.
 
         The program must be loaded with the same `kv_cache`. Data that is damaged, or of another
-        program, is refused with an InputError, and the context stays as it was.
+        program, is refused with an InputError, and the context does not change.
         """
         saved, _ = read_saved(data)
         await restore_context(self, saved)
@@ -160,9 +163,10 @@ class Generator:
     ) -> int:
         """Add `tokens` to the context and the cache; return the token that the model puts next.
 
-        That token is not part of the context; `seed` is that of `GenerationOptions`. If this fails
-        or is cancelled, the context stays as it was. Where a program's state does not follow the
-        position, the cache is then unknown: the Generator raises ContextError until it is `reset`.
+        The returned token is not part of the context; `seed` is as in `GenerationOptions`. If this
+        fails or is cancelled, the context does not change. Where a program's state does not follow
+        the position, the cache is then unknown: the Generator raises ContextError until it is
+        `reset`.
         """
         settings = SamplerSettings.of(sampling, seed)
         sampled = await self._session.prefill(self._session.check_tokens(tokens), settings)
@@ -177,11 +181,11 @@ class Generator:
         stop: Collection[int] = (),
         **options: Unpack[GenerationOptions],
     ) -> Generation:
-        """Answer a conversation, all of which is given.
+        """Answer a conversation, which is given from its beginning.
 
         Only its new tokens are computed: the prefix that it shares with the context is in the
-        cache. One answer at a time: it ends when another begins. `stop` are tokens that end the
-        answer, besides the program's own.
+        cache. An answer ends when the next begins. `stop` are tokens that end the answer, besides
+        the program's own.
         """
         given = self._session, self._speculators, conversation
         return Generation(*given, True, max_new_tokens, stop, **options)
@@ -200,14 +204,15 @@ class Generator:
 
 
 class Generation:
-    """One answer, as an async iterator of tokens; `tokens` and `stats` grow as it is iterated.
+    """An answer, as an async iterator of tokens; `tokens` and `stats` grow as it is iterated.
 
     It ends after `max_new_tokens`, at a stop token (which is not yielded), when the context is
     full, or when its constraint allows no more (`is_complete`). After an error or a cancelled step
-    the same token can be requested again. With `logprobs`, there is one for each of the `tokens`.
+    the same token can be requested again. With `logprobs`, the list of that name has an entry for
+    each of the `tokens`.
 
     Steps may be under way whose tokens nobody has requested yet. They leave no trace: whenever the
-    answer ends, the Generator's context is what was yielded, and a stop token.
+    answer ends, the Generator's context is the yielded tokens, and a stop token.
     """
 
     def __init__(
@@ -227,7 +232,7 @@ class Generation:
         speculate: Speculate = None,
         **sampling: Any,
     ) -> None:
-        """`whole` says whether the prompt is the whole conversation, or added to the context."""
+        """Begin an answer to a prompt: the `whole` conversation, or tokens to add to it."""
         settings = SamplerSettings.of(Sampling(**sampling), seed, sampled_logprobs(logprobs, top))
         if check_most(steps_ahead, "steps_ahead") < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
@@ -238,9 +243,10 @@ class Generation:
         self._session = session
         self._plain = DecodeLoop(session, settings, steps_ahead)
         self._speculation = speculators.loop(speculate, settings, self._plain)
-        self._prompt = session.check_tokens(prompt)  # empty once it is in the session's context
+        # empty once the prompt is in the session's context
+        self._prompt = session.check_tokens(prompt)
         self._whole = whole
-        self._answer: int | None = None  # its number in the session, once it has begun
+        self._answer: int | None = None  # the answer's number in the session, once it has begun
         self._most = self._left = check_most(max_new_tokens)
         self._stop = session.eos | check_stop(stop)
         self._stopped = False
@@ -363,7 +369,7 @@ def constrain(generation: Generation, constraint: Constraint) -> None:
 async def save_context(generator: Generator, *, or_empty: bool = False) -> SavedContext:
     """Return the context of a Generator with the contents of its KV cache.
 
-    If those are gone, raise ContextError, or return an empty context with `or_empty`.
+    If the contents are gone, raise ContextError, or return an empty context with `or_empty`.
     """
     return await generator._session.save(or_empty=or_empty)
 
@@ -374,7 +380,7 @@ async def restore_context(generator: Generator, saved: SavedContext) -> None:
 
 
 def ignore_stops(generation: Generation) -> None:
-    """Decode as many tokens as were requested, whatever they are; for benchmarks."""
+    """Do not end at stop tokens, but decode as many tokens as requested; for benchmarks."""
     generation._stop = frozenset()
 
 

@@ -1,4 +1,4 @@
-"""One conversation in a program's KV cache: which tokens it holds, and the calls that add more."""
+"""A conversation in a program's KV cache: the tokens in the cache, and the calls that add more."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from webpte.program import Program, call_log_of
 
 
 class KVSession:
-    """A conversation in the KV cache of one program's method.
+    """A conversation in the KV cache of a program's method.
 
-    The context is the `position` tokens in the cache, followed by the `pending` ones, which the
+    The context is the `position` tokens in the cache, followed by the `pending` tokens, which the
     next call writes there: the last token of an answer (a stop token, too) is always pending.
 
     The cache belongs to the program and holds the conversation of the last caller. A session
     notices when the last caller was another, and when `recover` rebuilt the program.
 
-    max_chunk    the number of tokens that one call takes
-    max_context  the number of tokens that the cache holds; None if the program does not say
+    max_chunk    the number of tokens that a call takes
+    max_context  the number of tokens that the cache holds; None if unknown
     eos          the program's own stop tokens
     vocabulary   the number of tokens that there are
-    prefills     the number of calls with tokens of the host; steps before one are stale after it
-    given        what the method takes besides tokens and position, for the whole conversation
+    prefills     the number of calls with tokens of the host, after which earlier steps are stale
+    given        the method's inputs besides tokens and position, for the whole conversation
     """
 
     def __init__(self, program: Program, method: str = "forward", more: bool = False) -> None:
@@ -75,7 +75,7 @@ class KVSession:
 
     @property
     def context(self) -> tuple[int, ...]:
-        """The whole conversation so far: tokens in the cache, then the pending ones."""
+        """The whole conversation so far: tokens in the cache, then the pending tokens."""
         return (*self._cached, *self._pending)
 
     @property
@@ -85,7 +85,7 @@ class KVSession:
         return self.max_context is not None and used > self.max_context
 
     def reset(self) -> None:
-        """Empty the context. The cache stays as it is: later calls overwrite it from the start."""
+        """Empty the context. The cache is not cleared: later calls overwrite it from the start."""
         self.check_idle()
         self._cached, self._pending = [], []
         self.end_answer()
@@ -98,7 +98,7 @@ class KVSession:
     def reuse_prefix(self, conversation: list[int]) -> list[int]:
         """Cut the context to the prefix it shares with a conversation; return the tokens after it.
 
-        The last token is always returned: the model has to compute what follows it.
+        The last token is always returned: the model has to compute the token that follows it.
         """
         _check_not_empty(conversation)
         if self.max_context is not None and len(conversation) > self.max_context:
@@ -121,7 +121,7 @@ class KVSession:
     # Checks
 
     def check_tokens(self, tokens: Iterable[int]) -> list[int]:
-        """Return the tokens as ints; raise InputError for one that the program does not have."""
+        """Return the tokens as ints; raise InputError for tokens outside the vocabulary."""
         return check_token_ids(tokens, self.vocabulary, self.program.name)
 
     def check_room(self, tokens: Sequence[int]) -> None:
@@ -146,7 +146,7 @@ class KVSession:
     # Answers
 
     def begin_answer(self) -> int:
-        """End the current answer and return the number of a new one."""
+        """End the current answer and return the number of a new answer."""
         self._answer += 1
         return self._answer
 
@@ -155,7 +155,7 @@ class KVSession:
         self._answer += 1
 
     def check_answer(self, number: int) -> None:
-        """Raise ContextError if an answer has ended because another one began."""
+        """Raise ContextError if an answer has ended because another answer began."""
         if self._answer != number:
             raise ContextError(
                 "one answer at a time: this one ended when the Generator began another, was "
@@ -169,8 +169,8 @@ class KVSession:
     ) -> SampledToken:
         """Write the pending tokens and `tokens` to the cache; return the token that follows.
 
-        That token is not part of the context. `allowed` is the mask of the tokens to sample from,
-        if not all. If this fails or is cancelled, the context stays as it was. Where a program's
+        The returned token is not part of the context. `allowed` is the mask of the tokens to sample
+        from, or None. If this fails or is cancelled, the context does not change. Where a program's
         state does not follow the position, the cache is then unknown: the session raises
         ContextError until `reset`.
         """
@@ -205,7 +205,7 @@ class KVSession:
             return await self._decoder.sample(given, settings, history, self.max_context, allowed)
 
     def _chunks(self, tokens: list[int]) -> list[list[int]]:
-        """Split tokens into those of each call."""
+        """Split tokens into the tokens of each call."""
         most = self.max_chunk
         return [tokens[at : at + most] for at in range(0, len(tokens), most)]
 
@@ -214,17 +214,17 @@ class KVSession:
         return tokens
 
     async def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Any, ...]:
-        """Return the method's inputs: tokens (1, S), position (1,), and what is given."""
+        """Return the method's inputs: tokens (1, S), position (1,), and the `given` inputs."""
         places = self._places(position, len(tokens))
         return np.asarray([tokens], self._dtypes[0]), places, *self.given
 
     def _places(self, position: int, count: int) -> np.ndarray:
-        """Return the first position (1,), or the positions (S,) of all if the method takes those"""
+        """Return the first position (1,), or all positions (S,) if the method takes them."""
         return np.arange(position, position + (count if self._each else 1), dtype=self._dtypes[1])
 
     @contextmanager
     def _writing(self, position: int) -> Iterator[None]:
-        """Check before and after one prefill call that the cache is this session's."""
+        """Check before and after a prefill call that this session has the cache."""
         if not position:
             self._claim_cache()  # the state before the first token does not matter
         with self._own_call():
@@ -234,7 +234,7 @@ class KVSession:
 
     @contextmanager
     def _own_call(self) -> Iterator[None]:
-        """Check the cache, and count at most one call of the program in this block as its own."""
+        """Check the cache, and count at most one call in this block as the session's."""
         self._check_cache()
         before = self._log.calls(self.method)
         try:
@@ -248,10 +248,11 @@ class KVSession:
     async def verify(
         self, proposed: Sequence[int], settings: SamplerSettings
     ) -> list[SampledToken] | str:
-        """Run the pending token and proposed ones; return the token that follows each of them.
+        """Run the pending token and proposed tokens; return the token that follows each of them.
 
-        The context stays as it is. The cache has the rows of all of them: `commit_pending` counts
-        those of tokens that turn out right. Returns the reason if the program cannot do this.
+        The context does not change. The cache has the rows of all these tokens: `commit_pending`
+        counts the rows of tokens that turn out right. Returns the reason if the program cannot do
+        this.
         """
         assert len(self._pending) == 1
         tokens, position = [*self._pending, *proposed], self.position
@@ -260,12 +261,12 @@ class KVSession:
             decoder = self._decoder
             return await decoder.sample_rows(given, settings, history, self.max_context)
 
-    # Saving: the context with what the cache holds of it
+    # Saving: the context with its rows in the cache
 
     async def save(self, *, or_empty: bool = False) -> SavedContext:
         """Return the context with the contents of the cache.
 
-        If those are gone, raise ContextError, or return an empty context with `or_empty`.
+        If the contents are gone, raise ContextError, or return an empty context with `or_empty`.
         """
         decoder = self._decoder
         decoder.cache_layout()  # raises if the program has other state
@@ -279,7 +280,7 @@ class KVSession:
             return SavedContext(await decoder.fingerprint(), tokens, pending, tuple(caches))
 
     async def restore(self, saved: SavedContext) -> None:
-        """Continue a context that was saved; if that fails, the context is as before, or empty."""
+        """Continue a saved context; if that fails, the context is unchanged or empty."""
         decoder = self._decoder
         check_layout(saved, decoder.cache_layout())
         tokens, pending = self.check_tokens(saved.tokens), self.check_tokens(saved.pending)
@@ -312,17 +313,17 @@ class KVSession:
     def steps(self, settings: SamplerSettings, masked: bool = False) -> DecodeSteps | str:
         """Return the steps that follow a prefill, or the reason why they cannot.
 
-        `masked` is whether each takes a mask of allowed tokens.
+        With `masked`, each step takes a mask of allowed tokens.
         """
         return self._decoder.steps(settings, self.max_context, masked)
 
     async def step(self, steps: DecodeSteps, allowed: np.ndarray | None) -> SampledToken | str:
-        """Run one step on the pending token, which the last call has sampled; as `submit`."""
+        """Run a step on the pending token, which the last call has sampled; see `submit`."""
         with self._own_call():
             return await steps.sample(self.position, allowed)
 
     async def submit(self, steps: DecodeSteps, position: int, count: int) -> PendingSteps | str:
-        """Submit up to so many decode steps from a position on; return the reason if none can be.
+        """Submit up to `count` decode steps from a position on; return the reason if none can run.
 
         The first step takes the token that the last call sampled.
         """
@@ -334,7 +335,7 @@ class KVSession:
 
     @contextmanager
     def calling_ahead(self, given: bool = False) -> Iterator[Decoder]:
-        """Yield the decoder for a call, if the cache is this session's; is its token `given`?"""
+        """Yield the decoder for a call on this session's cache, with `given` tokens or without."""
         with self._own_call():
             self.prefills += given
             yield self._decoder
@@ -363,11 +364,11 @@ class KVSession:
     def _claim_cache(self) -> None:
         self._calls = self._log.calls(self.method)
         self._generation = self._log.generation
-        self._is_broken = False  # whether an interrupted prefill left state that is not known
+        self._is_broken = False  # whether an interrupted prefill left unknown state
 
     @property
     def _owns_cache(self) -> bool:
-        """Whether the cache holds what this session wrote."""
+        """Whether the cache holds the tokens that this session wrote."""
         log = self._log
         known = log.calls(self.method) == self._calls and log.generation == self._generation
         return known and not self._is_broken

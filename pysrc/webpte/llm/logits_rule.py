@@ -19,7 +19,7 @@ class TokenBiases:
 
     biases     by token
     frequency  subtracted for each time that the answer has a token already
-    presence   subtracted once if it does
+    presence   subtracted once if the answer has a token already
     prompt     the number of tokens before the answer
     """
 

@@ -1,7 +1,7 @@
 """Log-probabilities of the tokens that a model generated, and of the likeliest alternatives.
 
-They are those of the model's own distribution: the softmax of the logits, before temperature,
-filters, penalties and constraints. So they can be compared between answers with other options.
+They belong to the model's own distribution: the softmax of the logits, before temperature, filters,
+penalties and constraints. So they can be compared between answers with other options.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def logprob_of(sampled: SampledToken, top: int) -> TokenLogprob:
 
 
 def sampled_logprobs(logprobs: bool, top: int) -> int:
-    """Return how many log-probabilities the sampler has to find: with `logprobs`, at least one."""
+    """Return the number of log-probabilities that the sampler has to find."""
     if not 0 <= top <= MOST:
         raise InputError(f"top must be from 0 to {MOST}, not {top}")
     if top and not logprobs:

@@ -2,13 +2,15 @@
 
 The program embeds tokens (`token_embedding`), encodes pictures to rows of the same width
 (`vision_encoder`), and decodes either (`text_decoder`). In a conversation, numbers beyond the
-vocabulary stand for the rows of pictures: so one with the same pictures has the same numbers, and
-its prefix is found in the cache as that of any other. Rows stay on the GPU.
+vocabulary stand for the rows of pictures: so a conversation with the same pictures has the same
+numbers, and its prefix is found in the cache as in conversations without pictures. Rows stay on the
+GPU.
 
-Some models see a picture as a grid of patches, so it has as many rows as its size needs. In these,
-tokens and rows also have positions on three axes, other than their places in the cache. A method
-`rotary_tables` makes the tables of such positions, for all places at once: those after the last
-picture, too, which later tokens will have. So a decode step needs nothing but its place.
+Some models see a picture as a grid of patches, so it has as many rows as its size needs. In these
+models, tokens and rows also have positions on three axes, which differ from their places in the
+cache. A method `rotary_tables` makes the tables of such positions, for all places at once: also for
+the places after the last picture, which later tokens will have. So a decode step needs nothing but
+its place.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ NUMPY = "numpy"
 class LatePixels(Protocol):
     """Pixels that are prepared when the program's `vision_encoder` is about to read them.
 
-    shape, dtype   those of the pixels
-    key            says what they show: equal ones have equal keys
+    shape, dtype   of the pixels
+    key            identifies the picture: equal pictures have equal keys
     """
 
     @property
@@ -66,16 +68,16 @@ class LatePixels(Protocol):
         ...
 
     def free(self) -> None:
-        """Free the memory of what `pixels` returned."""
+        """Free the memory that `pixels` took."""
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture in conversations with one Generator.
+    """A picture in conversations with a Generator.
 
-    pixels   as the program's `vision_encoder` takes it
+    pixels   input of the program's `vision_encoder`
     tokens   numbers in the place of tokens, one for each of its rows; no tokenizer has them
-    grid     the rows and columns in which these lie, for models that see a grid of patches
+    grid     the rows and columns of the picture's rows, for models that see a grid of patches
     """
 
     pixels: np.ndarray | LatePixels
@@ -90,23 +92,24 @@ class PictureSession(KVSession):
         super().__init__(program, method)
         self._vision = vision_of(program, method)
         self._positions = positions_of(program, method)
-        self._placed: Any = None  # what the tables in `given` were made for
+        self._placed: Any = None  # the pictures for which the tables in `given` were made
         self._starts: list[int] = []  # the first number of each picture, in order
-        self._end = self.vocabulary  # the first number that stands for nothing yet
+        self._end = self.vocabulary  # the first unused number
         self._pictures = WeakValueDictionary[int, Picture]()  # by number
-        self._known = WeakValueDictionary[bytes, Picture]()  # by what they show
-        self._held: tuple[Picture, ...] = ()  # those of the context, and new ones
+        self._known = WeakValueDictionary[bytes, Picture]()  # by the picture's key
+        self._held: tuple[Picture, ...] = ()  # pictures of the context, and new pictures
         self._encoded: dict[Picture, Any] = {}  # rows of pictures, during a prefill
-        self._joined: list[Any] = []  # what its calls were given
-        self._late: list[LatePixels] = []  # pixels that were prepared for it
+        self._joined: list[Any] = []  # rows joined for the prefill's calls
+        self._late: list[LatePixels] = []  # pixels prepared for the prefill
         self._ends_in_picture = False
 
     def picture(
         self, pixels: np.ndarray | LatePixels, grid: tuple[int, int] | None = None
     ) -> Picture:
-        """Return a picture; the same one for the same pixels, as long as something holds it.
+        """Return a picture; the same object for the same pixels, as long as something holds it.
 
-        `grid` has the rows and columns of what the model sees of it, if that depends on its size.
+        `grid` has the rows and columns that the model sees of the picture, if they depend on its
+        size.
         """
         late = hasattr(pixels, "key")
         given: Any = pixels if late else np.ascontiguousarray(pixels)
@@ -125,7 +128,7 @@ class PictureSession(KVSession):
         return known
 
     def _check_picture(self, array: np.ndarray | LatePixels, grid: tuple[int, int] | None) -> int:
-        """Return the number of rows of a picture; raise InputError for one that is not seen."""
+        """Return the number of rows of a picture; raise InputError if the model cannot see it."""
         vision, name = self._vision, self.program.name
         wanted, shape, count = vision.pixels, vision.pixels.shape, vision.rows
         if vision.side:
@@ -151,14 +154,14 @@ class PictureSession(KVSession):
         return count
 
     def check_tokens(self, tokens: Iterable[int]) -> list[int]:
-        """Return tokens, and numbers of pictures, as ints; raise InputError for others."""
+        """Return tokens, and numbers of pictures, as ints; raise InputError for other numbers."""
         listed = listed_tokens(tokens)
         plain = [token for token in listed if not self._is_row(token)]
         check_token_ids(plain, self.vocabulary, self.program.name)
         return [int(token) for token in listed]
 
     def _is_row(self, token: Any) -> bool:
-        """Return whether a number stands for a row of a picture that there is or was."""
+        """Return whether a number stands for a row of a picture, even of a picture that is gone."""
         is_number = isinstance(token, int | np.integer)
         return is_number and self.vocabulary <= int(token) < self._end
 
@@ -210,10 +213,10 @@ class PictureSession(KVSession):
         self._placed = wanted
 
     def _grids(self, conversation: list[int]) -> tuple[tuple[int, int, int], ...]:
-        """Return where pictures begin in a conversation, and their grids; all must be whole.
+        """Return the starts of pictures in a conversation, and their grids; all must be whole.
 
-        The position of what follows a picture depends on the whole of it. The last one may still be
-        on its way.
+        The position of a token after a picture depends on the whole picture. The last picture may
+        still be on its way.
         """
         found, place = list[tuple[int, int, int]](), 0
         while place < len(conversation):
@@ -234,9 +237,9 @@ class PictureSession(KVSession):
         return tuple(found)
 
     def _chunks(self, tokens: list[int]) -> list[list[int]]:
-        """Split tokens into those of each call; the text after the last picture is apart.
+        """Split tokens into the tokens of each call; the text after the last picture is separate.
 
-        That goes to the delegate whose steps take the sampled token on the GPU.
+        This text goes to the delegate whose steps take the sampled token on the GPU.
         """
         plain = next((n for n, one in enumerate(reversed(tokens)) if self._number(one) >= 0), None)
         split = 0 if plain is None else len(tokens) - plain
@@ -260,21 +263,21 @@ class PictureSession(KVSession):
         return await self._join(parts), self._places(position, len(tokens)), *self.given
 
     async def _join(self, parts: Sequence[tuple[Any, int, int]]) -> Any:
-        """Return rows of several arrays or tensors (1, rows, width), one after the other."""
+        """Return rows of several arrays or tensors (1, rows, width), concatenated."""
         if isinstance(parts[0][0], np.ndarray):
             return np.concatenate([rows[:, at : at + count] for rows, at, count in parts], axis=1)
         self._joined.append(await join_rows(parts))
         return self._joined[-1]
 
     async def _embed(self, tokens: list[int]) -> Any:
-        """Return the embeddings of tokens (1, n, width), on the GPU where there is one."""
+        """Return the embeddings of tokens (1, n, width), on the GPU if there is a GPU."""
         given = np.asarray([tokens], self._dtypes[0])
         (rows,) = await self.program.run(EMBEDDING, given, output=self._place)
         self._joined.append(rows)
         return rows
 
     async def _encode(self, picture: Picture) -> Any:
-        """Return the rows of a picture (1, rows, width), on the GPU where there is one."""
+        """Return the rows of a picture (1, rows, width), on the GPU if there is a GPU."""
         if picture not in self._encoded:
             pixels: Any = picture.pixels
             if not isinstance(pixels, np.ndarray):
@@ -305,7 +308,7 @@ class PictureSession(KVSession):
         self._encoded, self._joined, self._late = {}, [], []
 
     def _history(self, tokens: list[int]) -> list[int]:
-        """Return the tokens with others of them in the place of pictures: none is penalized."""
+        """Return the tokens with other tokens in place of pictures: no picture is penalized."""
         plain = next((token for token in tokens if self._number(token) < 0), 0)
         found = []
         for token in tokens:
@@ -337,10 +340,10 @@ def sees(program: Program) -> bool:
 def rotary_positions(grids: Sequence[tuple[int, int, int]], context: int) -> np.ndarray:
     """Return the positions (3, context) of the places of a conversation: time, row, column.
 
-    `grids` are the pictures: where they begin, and their rows and columns. Tokens have the same
-    position on all axes, one after the other. The rows of a picture begin with the next one; what
-    follows continues after the largest of them. Places without tokens have the positions that they
-    will have if no other picture comes.
+    `grids` are the pictures: their starts, rows and columns. Tokens have the same position on all
+    axes, in sequence. The rows of a picture begin with the next position; the tokens after the
+    picture continue after the largest of its positions. Places without tokens have the positions
+    that they will have if no other picture comes.
     """
     found = np.empty((3, context), np.int64)
     place = position = 0

@@ -1,16 +1,16 @@
 """The signature of a language model's program: its method that answers, and its constant methods.
 
-Most programs have one method, `forward`: tokens [1, S] and the position in, logits out. Others have
-`prefill` for prompts and `decode` for single tokens, with caches in common or not. One of them
-answers alone: whichever takes any number of tokens, else the one for single tokens, to which a
-prompt goes token by token.
+Most programs have a single method, `forward`: tokens [1, S] and the position in, logits out. Others
+have `prefill` for prompts and `decode` for single tokens, with caches in common or not. One of
+these two answers alone: the method that takes any number of tokens, else the method for single
+tokens, to which a prompt goes token by token.
 
 Models that also see pictures have `token_embedding` (tokens [1, S] in, embeddings [1, S, width]
 out), `text_decoder` (embeddings and the position in, logits out), and `vision_encoder` (a picture
 in, embeddings [1, rows, width] out). Where positions are not places in the cache, `text_decoder`
-also takes what `rotary_tables` gives: see picture_session.py.
+also takes the outputs of `rotary_tables`: see picture_session.py.
 
-Some exports take the position of each token, [S], in the place of that of the first.
+Some exports take the position of each token, [S], in place of the first token's position.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class VisionSignature:
 
     pixels   its first input
     rows     the number of rows that a picture is encoded to; the most, if that depends on its size
-    side     the patches along each side of the square that becomes one row; 0: it takes pictures of
-             one size
+    side     the patches along each side of the square that becomes a row; 0: it takes pictures of
+             a fixed size
     """
 
     pixels: TensorInfo
@@ -55,7 +55,7 @@ def numbers_of(program: Program, method: str) -> list[int]:
 
 
 def max_context_of(program: Program) -> int | None:
-    """Return the number of tokens that a conversation may have; None if the program lacks it."""
+    """Return the most tokens of a conversation; None if the program does not declare the number."""
     lengths = numbers_of(program, "get_max_context_len") or numbers_of(program, "get_max_seq_len")
     return lengths[0] if lengths else None
 
@@ -63,10 +63,10 @@ def max_context_of(program: Program) -> int | None:
 def language_model(
     program: Program, method: str, more: bool = False
 ) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
-    """Return tokens, position and logits of a method; raise InputError if it has others.
+    """Return tokens, position and logits of a method; raise InputError if it has other values.
 
-    It may take `more` than tokens and position. Of a method that takes embeddings, the tokens are
-    those of the method that embeds them.
+    The method may take `more` than tokens and position. For a method that takes embeddings, the
+    tokens are the tokens of the method that embeds them.
     """
     methods = program.methods
     if method not in methods:
@@ -90,7 +90,7 @@ def language_model(
 
 
 def embedding_of(program: Program, method: str) -> str | None:
-    """Return the method that embeds tokens for one that takes embeddings; None for others."""
+    """Return the method that embeds tokens for a method that takes embeddings; else None."""
     info, before = program.methods.get(method), program.methods.get(EMBEDDING)
     tables = program.methods.get(ROTARY)
     return EMBEDDING if info is not None and _takes_embeddings(info, before, tables) else None
@@ -99,9 +99,9 @@ def embedding_of(program: Program, method: str) -> str | None:
 def _takes_embeddings(
     info: MethodInfo, before: MethodInfo | None, tables: MethodInfo | None
 ) -> bool:
-    """Return whether a method takes the embeddings that another one gives, and a position.
+    """Return whether a method takes the embeddings that another method gives, and a position.
 
-    It may take `tables`, too, as yet another method gives them.
+    It may also take `tables`, the outputs of a third method.
     """
     tensors = [given for given in info.inputs if isinstance(given, TensorInfo)]
     if before is None or len(tensors) != len(info.inputs) or len(tensors) < 2:
@@ -128,9 +128,9 @@ def _sizes(values: Sequence[object]) -> list[object]:
 
 
 def language_method(program: Program, method: str = USUAL) -> str:
-    """Return the name of the method to call: the given one, or if there is none, the fitting one.
+    """Return the name of the method to call: the given method, or else the only fitting method.
 
-    Raises InputError for a program whose methods give tokens, or take other things.
+    Raises InputError for a program whose methods give tokens, or take other inputs.
     """
     methods = program.methods
     chosen = method
@@ -177,7 +177,7 @@ def _tokens(info: MethodInfo) -> TensorInfo:
 
 
 def takes_tokens(info: MethodInfo, more: bool = False) -> bool:
-    """Return whether a method takes tokens [1, S] and a position [1], and nothing else or more."""
+    """Return whether a method takes tokens [1, S] and a position [1], alone or with `more`."""
     tensors = [given for given in info.inputs[:2] if isinstance(given, TensorInfo)]
     return (
         len(tensors) == 2
@@ -193,7 +193,7 @@ def _gives_tokens(info: MethodInfo) -> bool:
 
 
 def vision_of(program: Program, method: str) -> VisionSignature:
-    """Return what the vision encoder takes, and the rows it gives; raises InputError."""
+    """Return the vision encoder's input, and the number of its rows; raises InputError."""
     info = program.methods[VISION]
     given = [one for one in info.inputs if isinstance(one, TensorInfo)]
     rows = info.outputs[0] if len(info.outputs) == 1 else None
@@ -226,10 +226,10 @@ def vision_of(program: Program, method: str) -> VisionSignature:
 
 
 def positions_of(program: Program, method: str) -> TensorInfo | None:
-    """Return the positions that rotary tables are made of, [3, context]; None if there are none."""
+    """Return the input of `rotary_tables`, positions [3, context]; None without that method."""
     if len(program.methods[method].inputs) == 2:
         return None
-    info = program.methods[ROTARY]  # see `embedding_of`
+    info = program.methods[ROTARY]  # `embedding_of` has checked that the method exists
     given = info.inputs[0] if len(info.inputs) == 1 else None
     if (
         not isinstance(given, TensorInfo)
@@ -246,7 +246,7 @@ def positions_of(program: Program, method: str) -> TensorInfo | None:
 
 
 def listed_tokens(tokens: Iterable[int]) -> list[int]:
-    """Return tokens as a list; raise InputError for what cannot be listed."""
+    """Return tokens as a list; raise InputError if they cannot be listed."""
     try:
         return list(tokens)
     except TypeError:
@@ -254,7 +254,7 @@ def listed_tokens(tokens: Iterable[int]) -> list[int]:
 
 
 def check_token_ids(tokens: Iterable[int], vocabulary: int, name: str) -> list[int]:
-    """Return tokens as ints; raise InputError for one that the program of this name lacks."""
+    """Return tokens as ints; raise InputError for tokens outside the program's vocabulary."""
     numbers: list[int] = []
     for place, token in enumerate(listed_tokens(tokens)):
         try:

@@ -1,9 +1,10 @@
 """Messages as tokens, which keep the tokens that the model generated.
 
 The same text can be encoded in other tokens than a model generated for it. If a conversation were
-encoded anew each time, the cache would be of no use from the first difference on, and the model
+encoded again each time, the cache would be useless from the first difference on, and the model
 would read another answer than it gave. So an answer is kept with all tokens up to its end, and a
-longer conversation is these tokens, followed by those of the text that the template puts after it.
+longer conversation is these tokens, followed by the tokens of the text that the template puts after
+it.
 
 In the text of a prompt, a mark with its number stands for each picture: so the same text with other
 pictures is another text.
@@ -22,12 +23,14 @@ from webpte.errors import ChatTemplateError, InputError
 from webpte.llm.picture_session import Picture
 from webpte.llm.text import ChatTemplate, Tokenizer
 
-_MARK = "content"  # the text of a message whose end is looked for
+_MARK = "content"  # the text of a message whose end is searched for
 
 
 @dataclass(frozen=True)
 class GeneratedSpan:
-    """An answer as generated: its prompt as text, the tokens of both, and where its own start."""
+    """An answer as generated: its prompt as text, the tokens of both, and the start of the
+    answer's.
+    """
 
     prompt: str
     tokens: tuple[int, ...]
@@ -38,8 +41,8 @@ class GeneratedSpan:
 class PromptPicture:
     """A picture of a message.
 
-    pixels   as it was given
-    text     what stands for it in a prompt
+    pixels   the picture that was given
+    text     the text in its place in a prompt
     parts    the rows of the conversation in that text: the picture, or its tiles
     """
 
@@ -53,7 +56,7 @@ class PromptPicture:
 
 
 class PictureReader(Protocol):
-    """Prepares pictures for the prompts of one conversation.
+    """Preparation of pictures for the prompts of a conversation.
 
     image   the text that a chat template writes for a picture
     """
@@ -70,7 +73,7 @@ class PictureReader(Protocol):
 
 @dataclass(frozen=True)
 class Turn:
-    """A message; `span` if the model generated it and it was not changed since."""
+    """A message, with its `span` if the model generated it and it was not changed since."""
 
     role: str
     content: str
@@ -79,14 +82,14 @@ class Turn:
 
     @property
     def message(self) -> dict[str, Any]:
-        """The message as a table; one with pictures has them as `pictures`."""
+        """The message as a table, with `pictures` if it has any."""
         found: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.pictures:
             found["pictures"] = [picture.pixels for picture in self.pictures]
         return found
 
     def says_the_same(self, other: Turn) -> bool:
-        """Return whether role, text and pictures are those of another turn."""
+        """Return whether another turn has the same role, text and pictures."""
         mine, theirs = (
             (one.role, one.content, [picture.mark for picture in one.pictures])
             for one in (self, other)
@@ -96,7 +99,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text and tokens; the tokens of `retokenized` answers may not be those that were generated."""
+    """Text and tokens of a prompt; `retokenized` answers have other tokens than generated."""
 
     text: str
     tokens: tuple[int, ...]
@@ -132,7 +135,7 @@ class PromptMaker:
             return False
 
     def _messages(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-        """Return messages as the template takes them: those of models that see take parts."""
+        """Return messages in the template's form; a reader of pictures needs parts."""
         messages: list[dict[str, Any]] = []
         for turn in turns:
             content: Any = turn.content
@@ -143,7 +146,7 @@ class PromptMaker:
         return messages
 
     def prompt(self, turns: Sequence[Turn]) -> Prompt:
-        """Return the conversation, up to where the template has the answer begin."""
+        """Return the conversation, up to the place where the template begins the answer."""
         text = self._template.render(self._messages(turns), **self._variables)
         pictures = {one.mark: one for turn in turns for one in turn.pictures}
         text = self._marked(text, [one.mark for turn in turns for one in turn.pictures])
@@ -177,7 +180,7 @@ class PromptMaker:
         return self._reader.encode(marks.sub(self._reader.image, text), found, special=False)
 
     def continue_(self, prompt: Prompt, answer: Turn | None) -> Prompt:
-        """Return the prompt with the beginning of the answer, in its generated tokens if it has."""
+        """Return the prompt with the beginning of the answer, in generated tokens if known."""
         if answer is None:
             return prompt
         if answer.span is not None:
@@ -192,7 +195,8 @@ class PromptMaker:
         try:
             text = self._template.render(messages, add_generation_prompt=False, **self._variables)
         except ChatTemplateError:
-            return None  # it takes other messages; the stop tokens of tokenizer and program do
+            # the template takes other messages only; tokenizer and program have stop tokens, too
+            return None
         after = text.rpartition(_MARK)[2].lstrip()
         tokens = self._tokenizer.encode(after, special=False)
         plain, written = (self._tokenizer.decode(tokens[:1], special) for special in (False, True))
@@ -207,7 +211,7 @@ def end_tokens(tokenizer: Tokenizer, prompts: PromptMaker | None) -> frozenset[i
 
 
 def _after(turn: Turn, text: str) -> str | None:
-    """Return the text after a turn; None if the text does not have the turn as it was generated.
+    """Return the text after a turn; None if the text does not have the turn as generated.
 
     Templates may strip an answer, or put a space between a prompt and its answer.
     """

@@ -1,6 +1,6 @@
 """Tokens that may come next, guessed cheaply: by the conversation itself, or by a smaller model.
 
-A guess costs time if it is wrong, and never changes an answer: the model checks each one
+A wrong guess costs time, and never changes an answer: the model checks each guess
 (`speculation.py`).
 """
 
@@ -17,15 +17,15 @@ from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import numbers_of
 from webpte.program import Program, call_log_of
 
-STREAK = 3  # tokens in a row that a lookup would have guessed: guesses are worth a try
+STREAK = 3  # guesses are tried again after this many tokens in a row that a lookup had guessed
 
 
 class Proposer(Protocol):
-    """Proposes the tokens that follow a conversation.
+    """Proposer of the tokens that follow a conversation.
 
     submissions  to the GPU, for all proposals
     broken       the reason why it cannot propose any more, or None
-    session      of the draft that proposes, if one does
+    session      the session of the draft that proposes, or None
     """
 
     submissions: int
@@ -36,27 +36,27 @@ class Proposer(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be called; if not, it is broken."""
+        """Whether the proposer can be called; a closed proposer becomes broken."""
 
     @property
     def has_guess(self) -> bool:
-        """Whether there is something to guess from after the tokens that are known."""
+        """Whether a guess is possible after the tokens that are known."""
 
     async def catch_up(self, context: Sequence[int]) -> bool:
-        """Prepare rounds on the GPU; tell whether there is something to guess from."""
+        """Prepare rounds on the GPU; return whether a guess is possible."""
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
-        """Return up to `count` tokens; none where there is nothing to guess from."""
+        """Return up to `count` tokens, [] if no guess is possible."""
 
     def watch(self, token: int) -> bool:
-        """Note a token that came without a guess; tell whether guesses would be right now."""
+        """Record a token that came without a guess; return whether guesses would be right now."""
 
     def note(self, token: int) -> None:
-        """Note a token that came of a round."""
+        """Record a token that a round gave."""
 
 
 class PromptLookup:
-    """Proposes what followed the last tokens when they were in the conversation before.
+    """Guesses the tokens that followed an earlier occurrence of the conversation's last tokens.
 
     `webpte.guess_tokens` does the same on the GPU.
     """
@@ -68,11 +68,12 @@ class PromptLookup:
         self.broken: str | None = None
         self.session: KVSession | None = None
         self._tokens: list[int] = []
-        self._after: dict[tuple[int, ...], int] = {}  # tokens to the place after the latest such
+        # tokens to the place after their latest occurrence
+        self._after: dict[tuple[int, ...], int] = {}
         self._streak = 0
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
-        """Copy what followed; a copy that reaches the end continues with what it has copied."""
+        """Copy tokens from the earlier occurrence on; at its end the copy continues with itself."""
         start = self._match_of(context)
         if start is None:
             return []
@@ -83,15 +84,15 @@ class PromptLookup:
 
     @property
     def has_guess(self) -> bool:
-        """Whether the last tokens were in the conversation before."""
+        """Whether the last tokens occurred in the conversation before."""
         return self._match() is not None
 
     async def catch_up(self, context: Sequence[int]) -> bool:
-        """Tell whether the last tokens were in the conversation before."""
+        """Return whether the last tokens occurred in the conversation before."""
         return self._match_of(context) is not None
 
     def watch(self, token: int) -> bool:
-        """Compare a token with what would have been its guess."""
+        """Compare a token with the guess that a lookup would have made."""
         if not self._tokens:
             return False
         start = self._match()
@@ -105,7 +106,7 @@ class PromptLookup:
         self._read([token])
 
     def _match_of(self, context: Sequence[int]) -> int | None:
-        """Read a conversation, or what is new of it, and return its match."""
+        """Read a conversation, or its new tokens, and return the match of the last tokens."""
         known = len(self._tokens)
         if list(context[:known]) != self._tokens:
             self._tokens, self._after, known = [], {}, 0
@@ -114,7 +115,7 @@ class PromptLookup:
         return self._match()
 
     def _match(self) -> int | None:
-        """Return the place after the last tokens where they were before, if they were."""
+        """Return the place after an earlier occurrence of the last tokens, or None."""
         for length in GRAMS:
             start = self._after.get(tuple(self._tokens[-length:]))
             if start is not None:
@@ -131,23 +132,24 @@ class PromptLookup:
 
 
 class DraftModel:
-    """Proposes what a smaller model says, with the same sampling settings and the same seed.
+    """Guesses the tokens of a smaller model, with the same sampling settings and the same seed.
 
     Random numbers belong to a seed, a position and a token, so two models that agree on the
-    probabilities sample the same tokens. An error of the draft never becomes one of the answer.
+    probabilities sample the same tokens. An error of the draft never becomes an error of the
+    answer.
     """
 
     has_guess = True
 
     def __init__(self, session: KVSession, settings: SamplerSettings) -> None:
-        """`session` is the draft's KV session; the prefix it shares with the conversation stays."""
+        """Use the draft's KV session; the prefix that it shares with the conversation stays."""
         self.submissions = 0
         self.broken: str | None = None
         self.session = session
         self._settings = SamplerSettings(settings.sampling, settings.seed)
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
-        """Decode with the draft; nothing where its context is full or others use it now."""
+        """Decode with the draft; return [] if its context is full or if others use it now."""
         session = self.session
         most = session.max_context
         if most is not None and len(context) + count > most:
@@ -171,7 +173,7 @@ class DraftModel:
         return found
 
     async def catch_up(self, context: Sequence[int]) -> bool:
-        """Bring all tokens but the last into the draft's cache; tell whether they are there."""
+        """Bring all tokens but the last into the draft's cache; return whether they are there."""
         session = self.session
         if session.max_context is not None and len(context) > session.max_context:
             return False
@@ -189,7 +191,7 @@ class DraftModel:
 
     @property
     def is_open(self) -> bool:
-        """Whether the draft can be called; if it was closed, it is broken."""
+        """Whether the draft can be called; a closed draft is broken."""
         try:
             call_log_of(self.session.program).check_open()
         except WebpteError as error:
@@ -200,15 +202,15 @@ class DraftModel:
         self.broken = f"the draft {self.session.program.name} failed: {error}"
 
     def watch(self, token: int) -> bool:
-        """Tell nothing: to know what it would say, the draft would have to run."""
+        """Return False: only a run of the draft could find its guess."""
         return False
 
     def note(self, token: int) -> None:
-        """Do nothing: its session has the conversation."""
+        """Do nothing: the draft's session has the conversation."""
 
 
 def draft_session(draft: Program, session: KVSession) -> KVSession:
-    """Return a session for a draft of this session's program; raise if it cannot be one."""
+    """Return a session for a draft of this session's program; raise if it cannot be a draft."""
     program = session.program
     if draft is program:
         raise InputError(

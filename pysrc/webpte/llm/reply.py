@@ -1,4 +1,4 @@
-"""One answer of a chat, as text that comes piece by piece."""
+"""An answer of a chat, as text that comes piece by piece."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from webpte.llm.text.stream import REPLACEMENT
 class ReplyStats(GenerationStats):
     """Statistics of an answer, and of the conversation before it.
 
-    retokenized  earlier answers whose tokens are not those that the model generated, because the
-                 chat template changes them or they were given as text; everything from the first
-                 of them on is computed again
+    retokenized  earlier answers with other tokens than the model generated, because the chat
+                 template changes them or they were given as text; the tokens from the first of
+                 these answers on are computed again
     dropped      messages that the model does not see any more, because the context was full
     """
 
@@ -42,13 +42,13 @@ class StopStrings:
         return max(map(len, self._texts), default=1)
 
     def find(self, text: str, start: int, known: int = 0) -> int | None:
-        """Return where the first stop text begins that ends after the `known` first characters."""
+        """Return the start of the first stop text that ends after character `known`."""
         starts = [(stop, max(start, known + 1 - len(stop))) for stop in self._texts]
         found = [at for stop, after in starts if (at := text.find(stop, after)) >= 0]
         return min(found, default=None)
 
     def certain(self, text: str, start: int) -> int:
-        """Return the length of the text before what may be the beginning of a stop text."""
+        """Return the length of the text before a possible beginning of a stop text."""
         for at in range(max(start, len(text) - self.longest + 1), len(text)):
             if any(stop.startswith(text[at:]) for stop in self._texts):
                 return at
@@ -62,7 +62,7 @@ class Reply:
             after any piece
     prefix  the part of the answer before this reply, which `Chat.continue_` continues; without an
             end that turned out to be the beginning of a stop text
-    ended   None; at the end "stop" (a stop token or text, or all that was allowed is generated),
+    ended   None; at the end "stop" (a stop token or text, or all allowed text is generated),
             "length" (max_new_tokens), or "full" (the context)
 
     After an error or a cancelled step, the same piece can be requested again.
@@ -77,10 +77,12 @@ class Reply:
         constraint: Callable[[], Awaitable[Constraint]] | None = None,
         continued: tuple[str, Sequence[int]] = ("", ()),
     ) -> None:
-        """
+        """Begin a reply, without a call of the model.
+
         constraint  builds the answer's constraint when the answer begins
-        continued   text and tokens that the answer begins with already; a part of a character at
-                    the end of the tokens may be completed by this reply
+        continued   text and tokens with which the answer begins; a part of a character at the end
+        of
+                    the tokens may be completed by this reply
         """
         self.text = ""
         self.ended: str | None = None
@@ -88,15 +90,15 @@ class Reply:
         self._generation = generation
         self._tokenizer = tokenizer
         self._stop = stop
-        self._constraint = constraint  # None once it is built
+        self._constraint = constraint  # None once the constraint is built
         self._stream = tokenizer.stream()
-        self._decoded = ""  # `text`, and after it what may be the beginning of a stop text
+        self._decoded = ""  # `text`, followed by a possible beginning of a stop text
         before, tokens = continued
         certain = self._stream.feed(*tokens)
         self.prefix = certain if before.rstrip(REPLACEMENT) == certain else before
         # The end of `prefix`, where a stop text may have begun.
         self._tail = self.prefix[max(0, len(self.prefix) - stop.longest + 1) :]
-        # After each token: the length of `_decoded`, and whether that was all of the token.
+        # After each token: the length of `_decoded`, and whether that was the whole token.
         self._marks: list[tuple[int, bool]] = []
         self._cut = False
         self._cut_prefix = False  # whether the stop text began in `prefix`
@@ -104,7 +106,7 @@ class Reply:
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens that the model generated, also those after a stop text."""
+        """All tokens that the model generated, also the tokens after a stop text."""
         return self._generation.tokens
 
     @property
@@ -144,7 +146,7 @@ class Reply:
         raise StopAsyncIteration
 
     def close(self) -> None:
-        """End the answer where it is, so that others do not wait for it."""
+        """Stop generating, and let others use the model."""
         if isinstance(self._generation, BatchedGeneration):
             self._generation.cancel()
 
@@ -171,7 +173,7 @@ class Reply:
     def _start(self) -> int:
         """The first place in `_tail` and `_decoded` where a stop text may begin.
 
-        It is after the text that was emitted; but until there is any, it may be in the prefix.
+        A stop text begins after the emitted text; before any text is emitted, also in the prefix.
         """
         return len(self._tail) + len(self.text) if self.text else 0
 
@@ -202,7 +204,7 @@ class Reply:
         return kept if self._tokenizer.decode(kept) == self.text else None
 
 
-# What the Chat does with a reply: no part of the public API
+# The Chat's access to replies: no part of the public API
 
 
 def stats_of(
@@ -214,19 +216,19 @@ def stats_of(
 
 
 def has_output(reply: Reply) -> bool:
-    """Tell whether the conversation has anything of a reply."""
+    """Return whether the conversation has any text of a reply."""
     return bool(reply.text) or reply.ended is not None
 
 
 def kept_tokens(reply: Reply) -> list[int] | None:
-    """Return the tokens of a reply's text, as far as possible those that the model generated.
+    """Return the tokens of a reply's text, as far as possible as the model generated them.
 
-    The end of the text may be inside of a token: that part is encoded anew. Returns None if no
-    tokens decode to the text, or if it ends before the first of them.
+    The end of the text may be inside of a token: that part is encoded again. Returns None if no
+    tokens decode to the text, or if the text ends before the first token.
     """
     return reply._kept_tokens()
 
 
 def mark_replaced(reply: Reply) -> None:
-    """End a reply for good: the Chat has begun another, or its messages were changed."""
+    """End a reply for good: the Chat has begun another reply, or its messages were changed."""
     reply._is_replaced = True

@@ -1,10 +1,11 @@
 """A conversation as bytes: a `.npz` archive with its tokens, its messages and its KV caches.
 
     head       JSON: format, version, the hash of the program, tokens, messages
-    cache_0, cache_1, ..   the positions of each KV cache that hold the tokens, as they are kept
+    cache_0, cache_1, ..   the positions of each KV cache that hold the tokens, unconverted
 
 The archive has a checksum for each of these. It may come from anywhere, so nothing in it is
-trusted: sizes and types are those of the program's caches, or it is refused with an InputError.
+trusted: an archive whose sizes and types differ from the program's caches is refused with an
+InputError.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class SavedContext:
     """Tokens with their KV caches. `program` is the hash of the program that computed them.
 
-    The caches hold all tokens but the `pending` ones. `extra` is what a Chat adds, as JSON.
+    The caches hold all tokens but the `pending` tokens. `extra` is the Chat's own data, as JSON.
     """
 
     program: str
@@ -64,7 +65,7 @@ class SavedContext:
 
 
 def read_saved(data: bytes) -> tuple[SavedContext, Table]:
-    """Read an archive; return its context, and its head, which has what a Chat added."""
+    """Read an archive; return its context, and its head, which has the Chat's own data."""
     arrays = read_npz(bytes(data), NAME)
     head = arrays.pop("head", None)
     if head is None or head.dtype != np.uint8 or head.ndim != 1:
@@ -100,7 +101,7 @@ def integers(table: Table, key: str) -> tuple[int, ...]:
 
 
 def check_layout(saved: SavedContext, layout: Sequence[CacheLayout]) -> None:
-    """Raise InputError unless the caches of a conversation can be written to a program's."""
+    """Raise InputError unless the caches of a conversation can be written to a program's caches."""
     if len(saved.caches) != len(layout):
         raise InputError(f"{NAME} has {len(saved.caches)} KV caches, and the program {len(layout)}")
     count = len(saved.tokens)

@@ -27,7 +27,7 @@ def _turn_to_json(turn: Turn, context: Sequence[int]) -> dict[str, Any]:
 
 
 def turns_from_json(head: Table, context: Sequence[int]) -> tuple[list[Turn], int]:
-    """Read messages, and the number of those that were dropped from a full context."""
+    """Read messages, and the number of messages that were dropped from a full context."""
     if "turns" not in head:
         raise InputError(f"{head.name} has no messages: restore it with a Generator")
     turns = [_turn_from_json(table, context) for table in head.tables("turns")]

@@ -1,4 +1,4 @@
-"""Continuous batching: several answers of one model at once, which begin and end at any time.
+"""Continuous batching: several answers of a model at once, which begin and end at any time.
 
     scheduler = webpte.llm.Scheduler(program, slots=8)
     first = scheduler.submit(prompt_tokens, max_new_tokens=100)
@@ -8,8 +8,8 @@
 
 A step runs the next token of every answer, and parts of new prompts, in one call of the model: the
 weights are read once for all of them. An answer joins at the next step and leaves with its last
-token. Each has a slot of the KV caches, which are the scheduler's own: the program can be used
-beside it. Answers wait while all slots are taken.
+token. Each answer has a slot of the KV caches, which belong to the scheduler: the program can be
+used at the same time. Answers wait while all slots are taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from webpte.llm.program_signature import (
 from webpte.program import Program, call_log_of
 
 SLOTS = 8
-CHUNK = 256  # tokens of a step, at most: prompts are read in parts of what other answers leave
+CHUNK = 256  # tokens of a step, at most: prompts take the room that other answers leave
 SHARED = 16  # tokens of a prompt that are copied from another slot, at least
 IN_FLIGHT = 2  # steps: one runs while the tokens of the other are on their way
 
@@ -44,7 +44,7 @@ IN_FLIGHT = 2  # steps: one runs while the tokens of the other are on their way
 class SchedulerStats:
     """Counts of a scheduler: steps, and the tokens that they read, reused and generated.
 
-    Of the reused ones, those shared with other answers were copied from their slots.
+    Reused tokens that are shared with other answers were copied from the slots of these answers.
     """
 
     steps: int = 0
@@ -63,7 +63,7 @@ class _Step:
 
 
 class Scheduler:
-    """Answers several prompts at once with one program.
+    """Answers several prompts at once with a program.
 
     slots        answers at once; more wait
     max_context  the tokens of a prompt and its answer: as many as the program's cache holds, or
@@ -112,7 +112,7 @@ class Scheduler:
         return len(self._waiting)
 
     async def prepare(self) -> None:
-        """Build what steps need, which the first answer would wait for.
+        """Build everything that steps need, for which the first answer would wait otherwise.
 
         Raises UnsupportedError, with the reason, for a program whose calls cannot have tokens of
         several sequences.
@@ -128,7 +128,7 @@ class Scheduler:
         seed: int | None = None,
         **sampling: Any,
     ) -> BatchedGeneration:
-        """Begin an answer to a prompt; the options are those of `Generator.generate`.
+        """Begin an answer to a prompt; the options are as for `Generator.generate`.
 
         `stop` are tokens that end it, besides the program's own.
         """
@@ -182,7 +182,7 @@ class Scheduler:
         return [*(one for one in self._running if one is not None), *self._waiting]
 
     def _leave(self, sequence: BatchSequence, why: str) -> None:
-        """End an answer, and free its slot."""
+        """End an answer because of `why`, and free its slot."""
         sequence.end(why)
         if sequence in self._waiting:
             self._waiting.remove(sequence)
@@ -195,12 +195,12 @@ class Scheduler:
             self._held[slot] = sequence.context[: sequence.written]
 
     async def _admit(self) -> None:
-        """Give free slots to the answers that wait, in order; each where most of it is known."""
+        """Give waiting answers free slots, in order, each the slot with most of its prompt."""
         while self._waiting and None in self._running:
             prompt = self._waiting[0].context
             free = [slot for slot, taken in enumerate(self._running) if taken is None]
             known = [_common(self._tokens_in(slot), prompt) for slot in range(self.slots)]
-            # Of slots that are as good, the one with the least to lose.
+            # Of equally good slots, the slot with the fewest held tokens.
             slot = max(free, key=lambda one: (known[one], -len(self._held[one])))
             source = max(range(self.slots), key=known.__getitem__)
             if known[source] >= known[slot] + SHARED and self._steps is not None:
@@ -238,7 +238,7 @@ class Scheduler:
                     await self._receive()
                 else:
                     return
-        except Exception as error:  # of the device or the program: no answer can go on
+        except Exception as error:  # an error of the device or the program ends all answers
             self._fail(error)
 
     async def _built(self) -> BatchedSteps:
@@ -254,7 +254,7 @@ class Scheduler:
             return self._steps
 
     async def _keep_up(self) -> None:
-        """Start over where the program was rebuilt, or another LoRA was chosen."""
+        """Start over if the program was rebuilt, or another LoRA was chosen."""
         self._log.check_open()
         if self._version != self._log.version:
             while self._in_flight:
@@ -272,8 +272,7 @@ class Scheduler:
     def _compose(self) -> tuple[list[BatchRow], list[BatchSequence]]:
         """Return the rows of the next step, and the sequences that wait for a token of it.
 
-        Answers that go on come first; prompts share what is left, those that came first before
-        others.
+        Answers that go on come first; prompts share the remaining rows, the oldest prompts first.
         """
         if len(self._in_flight) >= IN_FLIGHT:
             return [], []
@@ -306,7 +305,7 @@ class Scheduler:
                 self._free(sequence)
 
     def _fail(self, error: Exception) -> None:
-        """End all answers with an error; later ones begin anew."""
+        """End all answers with an error; later answers begin with new slots."""
         sequences, self._running = self._sequences(), [None] * self.slots
         self._waiting.clear()
         self._in_flight.clear()
@@ -319,7 +318,10 @@ class Scheduler:
 
 
 def _common(held: Sequence[int], prompt: Sequence[int]) -> int:
-    """Return how many tokens of a prompt a slot holds; the last one is always computed."""
+    """Return the number of a prompt's tokens that a slot holds; the last token does not count.
+
+    The last token is always computed, for its logits.
+    """
     pairs = zip(held, prompt[:-1], strict=False)
     differing = next((at for at, (a, b) in enumerate(pairs) if a != b), None)
     return min(len(held), len(prompt) - 1) if differing is None else differing

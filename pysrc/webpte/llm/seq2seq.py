@@ -5,8 +5,9 @@
         ...
 
 The program has two methods. `encoder` takes an input and gives its keys and values for each layer
-of the decoder; `text_decoder` takes tokens, their position and these, and keeps the KV cache of its
-self-attention. On a GPU, what the encoder gives stays there, and is copied once for an answer.
+of the decoder; `text_decoder` takes tokens, their position and these keys and values, and keeps the
+KV cache of its self-attention. On a GPU, the encoder's outputs stay there, and are copied once for
+an answer.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ NUMPY = "numpy"
 class Seq2Seq:
     """An encoder-decoder model, whose answers depend on an input and no earlier conversation.
 
-    One answer at a time: it ends when another begins. The decoder's state belongs to the program,
-    as that of a `Generator` does.
+    An answer ends when the next begins. The decoder's state belongs to the program, as the cache of
+    a `Generator` does.
 
     max_source   the longest input: positions of the encoder's input
     max_context  the number of tokens of an answer, its start included; None if it is not known
     start        the tokens that every answer starts with, which are not part of it
-    forced       tokens that follow them in every answer
+    forced       tokens that follow the start in every answer
     eos          the program's own stop tokens
     """
 
@@ -72,12 +73,12 @@ class Seq2Seq:
         rule: LogitsRule | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Generation:
-        """Answer an input: the tokens of a text, or an array as the encoder takes it.
+        """Answer an input: the tokens of a text, or an array for the encoder.
 
         `prompt` are the tokens that the answer continues: by default the model's own, `start` and
         `forced`. It is at most `max_new_tokens` long, by default as long as fits. `rule(history,
         logits)` returns the logits (vocabulary,) to choose a token from, after a history that
-        begins with the prompt; each token then waits for its logits. The other options are those of
+        begins with the prompt; each token then waits for its logits. The other options are as for
         `Generator.generate`; there is no speculation.
         """
         if options.get("speculate") is not None:
@@ -98,7 +99,7 @@ class Seq2Seq:
 
 
 class EncodedSession(KVSession):
-    """The decoder's context for one input, which is encoded before the first token is decoded."""
+    """The decoder's context for an input, which is encoded before the first token is decoded."""
 
     def __init__(self, program: Program, encoder: str, decoder: str) -> None:
         super().__init__(program, decoder, more=True)
@@ -106,10 +107,10 @@ class EncodedSession(KVSession):
         self.source = _source_of(program, encoder, decoder)
         self._source: np.ndarray | None = None
         self._not_first = _all_but(numbers_of(program, "begin_suppress_tokens"), self.vocabulary)
-        self._encoded_at = -1  # the program's generation then
+        self._encoded_at = -1  # the program's generation when the input was encoded
 
     def check_source(self, source: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return an input as the encoder takes it; raises InputError."""
+        """Return an input in the encoder's form; raises InputError."""
         info, dtype = self.source, DTYPES[self.source.dtype].numpy
         if info.dtype not in INTEGERS:
             return np.asarray(source, dtype)
@@ -123,7 +124,7 @@ class EncodedSession(KVSession):
         return np.asarray([numbers], dtype)
 
     def start(self, source: np.ndarray) -> None:
-        """Empty the context for an input; what an earlier one was encoded to is freed."""
+        """Empty the context for an input; free the encoder's outputs for an earlier input."""
         self.reset()
         self._free()
         self._source = source
@@ -138,7 +139,7 @@ class EncodedSession(KVSession):
         return await super().prefill(tokens, settings, allowed)
 
     async def _encode(self, source: np.ndarray) -> None:
-        """Run the encoder, unless what it gave is still there."""
+        """Run the encoder, unless its outputs for this input still exist."""
         generation = call_log_of(self.program).generation
         if self.given and self._encoded_at == generation:
             return
@@ -180,7 +181,7 @@ class _EncodedGeneration(Generation):
 
 
 def _all_but(tokens: Sequence[int], vocabulary: int) -> np.ndarray | None:
-    """Return the mask that the sampler takes of all tokens but these; None if there are none."""
+    """Return the sampler's mask of all tokens but these; None without tokens."""
     if not tokens:
         return None
     return mask_of(np.setdiff1d(np.arange(vocabulary), np.array(tokens)), vocabulary)

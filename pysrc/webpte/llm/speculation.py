@@ -1,13 +1,13 @@
 """Speculative decoding: tokens are guessed, and one call of the model checks several of them.
 
-A call of a few tokens takes a GPU hardly longer than a call of one, because both read all weights.
-So a round takes a guess of the tokens that come next (`proposals.py`), runs the last token and the
-guessed ones in one call, and samples after each of them as a plain step would: with the same seed,
-position and history. Sampled tokens count up to and including the first that differs from the
-guess. So an answer has the tokens that it has without speculation, and a round gives one at least.
+A call of a few tokens takes a GPU hardly longer than a call of a single token, because both read
+all weights. So a round takes a guess of the next tokens (`proposals.py`), runs the last token and
+the guessed tokens in one call, and samples after each of them as a plain step would: with the same
+seed, position and history. Sampled tokens count up to and including the first that differs from the
+guess. So an answer has the same tokens as without speculation, and a round gives at least one.
 
 Whole rounds run on the GPU, several in one submission (`speculative_rounds.py`): a draft there
-proposes, or a lookup. Where that cannot be, a round is a proposal and a call for its check.
+proposes, or a lookup. If that is not possible, a round is a proposal and a call for its check.
 
 Whether rounds pay is measured: where they do not, plain steps run instead, and a round is tried
 again now and then.
@@ -49,7 +49,7 @@ class SpeculationState:
     def loop(
         self, speculate: Speculate, settings: SamplerSettings, plain: DecodeLoop
     ) -> SpeculativeLoop | None:
-        """Return the loop that decodes an answer by speculation; None if none is requested."""
+        """Return the loop that decodes an answer by speculation; None without a request."""
         if speculate is None:
             return None
         proposer: Proposer
@@ -69,11 +69,11 @@ class SpeculationState:
 
 
 class SpeculativeLoop:
-    """Decodes the tokens of one answer in rounds, or by a plain loop where those do not pay.
+    """Decodes the tokens of an answer in rounds, or by a plain loop where rounds do not pay.
 
     proposed   tokens that were guessed and checked
-    accepted   those of them that were right
-    off        the reason why there is no speculation now; None if there is
+    accepted   guessed tokens that were right
+    off        the reason why there is no speculation now, or None
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class SpeculativeLoop:
         self._proposer = proposer
         self._payoff = payoff
         self._rows = min(ROWS, session.max_chunk)
-        self._ready: deque[SampledToken] = deque()  # of the last round
-        self._prefills = -1  # of the session, after the last round
+        self._ready: deque[SampledToken] = deque()  # tokens of the last round, not yet returned
+        self._prefills = -1  # the session's prefills after the last round
         self._rest = LEAST_REST
         self._left = 0  # plain steps until the next round
         self._arrivals: list[float] = []  # times of the tokens of this run of plain steps
@@ -110,7 +110,7 @@ class SpeculativeLoop:
 
     @property
     def submissions(self) -> int:
-        """Submissions for decoding, those of a draft included."""
+        """Submissions for decoding, the draft's included."""
         return self._plain.submissions + self._rounds + self._proposer.submissions
 
     async def next_token(
@@ -143,7 +143,7 @@ class SpeculativeLoop:
             self._left = min(self._left, self._plain.coming)
         if not self._left:
             times, self._arrivals = self._arrivals, []
-            if len(times) >= PLAIN_TRIAL:  # fewer are mostly the start of a pipeline
+            if len(times) >= PLAIN_TRIAL:  # fewer tokens are mostly the start of a pipeline
                 self._payoff.note_plain(len(times) - 1, times[-1] - times[0])
         return sampled
 
@@ -153,7 +153,7 @@ class SpeculativeLoop:
         self._rest = min(2 * self._rest, MOST_REST)
 
     async def _round(self, wanted: int) -> None:
-        """Propose tokens and check them: what comes out is ready, or plain steps are to follow."""
+        """Propose tokens and check them; without a proposal, plain steps are to follow."""
         session, payoff, proposer = self._session, self._payoff, self._proposer
         ahead = self._ahead
         if ahead is not None and ahead.is_current and ahead.coming:
@@ -202,7 +202,7 @@ class SpeculativeLoop:
         self._note(len(proposed), [accepted], perf_counter() - started)
 
     def _note(self, proposed: int, accepted: Sequence[int], seconds: float) -> None:
-        """Note rounds, and rest if they do not pay."""
+        """Record the results of rounds, and rest if they do not pay."""
         self.proposed += proposed * len(accepted)
         self.accepted += sum(accepted)
         self._payoff.note_rounds(proposed, accepted, seconds)
@@ -224,7 +224,7 @@ class SpeculativeLoop:
             await self._receive(ahead, wanted)
 
     async def _receive(self, ahead: PipelinedRounds, wanted: int) -> None:
-        """Submit more rounds, wait for the oldest ones, and queue their tokens."""
+        """Submit more rounds, wait for the oldest rounds, and queue their tokens."""
         session, payoff, self._ahead = self._session, self._payoff, ahead
         proposed = ahead.count - 1
         changes = self.off is not None or payoff.best_count(self._rows - 1) != proposed
@@ -238,7 +238,8 @@ class SpeculativeLoop:
                     return
                 found = await ahead.receive()
         except Exception:
-            self._ahead = None  # its rounds are of no use now; after a cancellation they are
+            # rounds in flight are useless after an error, but not after a cancellation
+            self._ahead = None
             raise
         for one in found.rounds:
             self._ready.extend(one.sampled)
@@ -246,7 +247,7 @@ class SpeculativeLoop:
         self._note(proposed, [one.accepted for one in found.rounds], found.seconds)
 
     async def _fill(self, ahead: PipelinedRounds, wanted: int) -> None:
-        """Submit more rounds; if none is under way then, decide how to go on without."""
+        """Submit more rounds; if then no round is under way, decide how to go on without rounds."""
         before = ahead.submissions
         reason: str | None = None
         is_ready = self._proposer.is_open
@@ -266,6 +267,6 @@ class SpeculativeLoop:
 
 
 def _has_room(session: KVSession, rows: int) -> bool:
-    """Tell whether a call of so many tokens fits behind the cached ones, and into a call."""
+    """Return whether a call of so many tokens fits behind the cached tokens, and into a call."""
     most = session.max_context
     return rows <= session.max_chunk and (most is None or session.position + rows <= most)

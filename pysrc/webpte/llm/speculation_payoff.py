@@ -1,4 +1,4 @@
-"""Whether speculation pays, and how far to guess: told by measured times of the same session."""
+"""Decides from measured times whether to speculate, and how many tokens."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ GAIN = 1.1  # that another number of guesses must promise: a change interrupts t
 
 
 class Payoff:
-    """Measured times of rounds and of plain steps, in seconds, and what rounds give."""
+    """Measured times of rounds and of plain steps, in seconds, and the tokens that rounds give."""
 
     def __init__(self) -> None:
         self.plain: float | None = None  # per token
         self.tokens = 1.0  # per round
-        self.accepted = 0.7  # of the proposals that were looked at
+        self.accepted = 0.7  # fraction of the checked proposals
         self.batches = 0
         self._rounds = 0
-        self._seconds: dict[int, float] = {}  # of a round, by the number of its proposals
+        self._seconds: dict[int, float] = {}  # per round, by the number of its proposals
         self._count: int | None = None  # proposals of the last round
 
     def note_plain(self, tokens: int, seconds: float) -> None:
-        """Note a run of plain steps."""
+        """Record a run of plain steps."""
         self.plain = _smoothed(self.plain, seconds / tokens)
 
     def note_rounds(self, proposed: int, accepted: Sequence[int], seconds: float) -> None:
-        """Note rounds that came together: how many proposals of each were right, and their time."""
+        """Record rounds that came together: the number of right guesses of each, and their time."""
         self.batches += 1
         self._count = proposed
-        if self.batches > 1:  # the first one builds what the others run
+        if self.batches > 1:  # the first batch builds the plans of the others
             before = self._seconds.get(proposed)
             self._seconds[proposed] = _smoothed(before, seconds / len(accepted))
         for right in accepted:
@@ -56,7 +56,7 @@ class Payoff:
         )
 
     def best_count(self, most: int) -> int:
-        """Return how many tokens to propose, for the most tokens per second."""
+        """Return the number of tokens to propose, for the most tokens per second."""
         if not self._seconds:
             return most
         rate = min(self.accepted, 0.98)
@@ -68,11 +68,11 @@ class Payoff:
         return max(range(most, 0, -2), key=speed)
 
     def _round_seconds(self, count: int) -> float:
-        """Return the time of a round of so many proposals, measured or told by other rounds."""
+        """Return the time of a round of so many proposals, measured or estimated."""
         known = self._seconds
         low, high = min(known), max(known)
         near = min(known, key=lambda one: abs(one - count))
-        if low == high:  # half of it may be the proposals: trying will tell
+        if low == high:  # half of the time may be for proposals: a trial will show
             each = known[near] / 2 / (near + 1)
         else:
             each = max(0.0, known[high] - known[low]) / (high - low)

@@ -1,8 +1,8 @@
 """Rounds of speculative decoding in flight: tokens are guessed and checked on the GPU.
 
-Where a round begins follows from how many guesses of the one before were right, which the GPU
-knows first. So rounds are submitted before the host has seen the tokens of those before them, as
-decode steps are (`decode.py`), and each submission has several.
+The start of a round follows from the number of right guesses in the round before, which the GPU
+knows first. So rounds are submitted before the host has seen the tokens of earlier rounds, as
+decode steps are (`decode.py`), and each submission has several rounds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DraftContextError(ContextError):
 
 @dataclass(frozen=True)
 class RoundBatchResult:
-    """Rounds that came together, and the seconds since the ones before."""
+    """Rounds that came together, and the seconds since the rounds before."""
 
     rounds: list[Round]
     seconds: float
@@ -45,8 +45,8 @@ class RoundBatchResult:
 class PipelinedRounds:
     """Rounds in flight, which follow the session's only pending token.
 
-    The draft's cache has everything before that token. Without a draft, the conversation itself
-    says what may come.
+    The draft's cache has everything before that token. Without a draft, tokens are guessed from the
+    conversation itself.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class PipelinedRounds:
         count: int,
         most: int,
     ) -> None:
-        """`count` is the number of tokens of a round, and `most` that of any."""
+        """Begin with rounds of `count` tokens; the largest rounds have `most`."""
         self.count = count
         self.submissions = 0
         self._session, self._draft, self._settings, self._most = session, draft, settings, most
         self._prefills: int | None = None
         (self._last,) = session.pending  # the first token of the oldest round that is awaited
-        self._position = session.position  # of that token
+        self._position = session.position  # position of the last token
         self._known: dict[SampledDelegate, StepPacker] = {}
         self._pace = StepPacer(MOST_ROUNDS)
         self._batches: deque[PendingRounds] = deque()
-        self._latest = 0.0  # when the last batch came
+        self._latest = 0.0  # the time when the last batch came
 
     @property
     def is_current(self) -> bool:
@@ -82,7 +82,7 @@ class PipelinedRounds:
     async def fill(self, wanted: float) -> str | None:
         """Submit rounds until the pipeline is full, or has `wanted`; else return why not.
 
-        The reason is one for good, unless others are in flight.
+        The reason lasts, unless other rounds are in flight.
         """
         while len(self._batches) < IN_FLIGHT and self.coming < wanted:
             rounds = min(self._pace.steps, -int(-(wanted - self.coming) // 1), self._room())
@@ -99,7 +99,7 @@ class PipelinedRounds:
         return None
 
     def _room(self) -> int:
-        """Return how many more rounds the caches have room for."""
+        """Return the number of rounds for which the caches have room."""
         sessions = (self._session, *([self._draft] if self._draft else []))
         sizes = [one.max_context for one in sessions if one.max_context is not None]
         used = self._position + self.coming * self.count
@@ -126,7 +126,7 @@ class PipelinedRounds:
         return batch
 
     async def receive(self) -> RoundBatchResult:
-        """Wait for the oldest rounds; the draft's context follows them.
+        """Wait for the oldest rounds, and add their tokens to the draft's context.
 
         After a cancelled call they can be awaited again.
         """

@@ -1,8 +1,8 @@
-"""Constant folding, of the calls of a delegate's graph and of a method's kernels alike.
+"""Constant folding for the calls of a delegate's graph and for a method's kernels alike.
 
-Calls are visited in order. One whose inputs are all constants is computed when the program is
-loaded, and what it gives is a constant for the calls after it. A call that fails stays: the run
-raises its error, and only if it gets there.
+Calls are visited in order. A call whose inputs are all constants is computed when the program is
+loaded, and its outputs are constants for the calls after it. A call that fails stays: the run
+raises its error, and only if the run gets there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FAILURES = (WebpteError, ArithmeticError, LookupError, MemoryError, TypeError, V
 
 
 class ConstantFolder(ABC, Generic[FoldedCall]):
-    """Folds calls in order. `results` maps value indices to what `folded` calls computed."""
+    """A folder of calls, in order. `results` are the outputs of `folded` calls by value index."""
 
     def __init__(self) -> None:
         self.results: dict[int, Any] = {}
@@ -28,14 +28,14 @@ class ConstantFolder(ABC, Generic[FoldedCall]):
 
     @abstractmethod
     def can_fold(self, call: FoldedCall) -> bool:
-        """Tell whether all inputs of a call are known, and its outputs may become constants."""
+        """Return whether all inputs of a call are known, and its outputs may become constants."""
 
     async def read_inputs(self, call: FoldedCall) -> None:
         """Read constants that `compute` needs from the file."""
 
     @abstractmethod
     def compute(self, call: FoldedCall) -> Mapping[int, Any] | None:
-        """Return the outputs of a call by value index; None if they cannot be constants."""
+        """Return the outputs of a call by value index, or None if they cannot be constants."""
 
     async def fold(self, calls: Iterable[FoldedCall]) -> None:
         """Fold the calls that can be folded."""

@@ -1,6 +1,6 @@
-"""A hash that tells programs apart, without reading all of their weights.
+"""A hash that distinguishes programs, without reading all of their weights.
 
-State is not part of it, so it does not depend on how long a KV cache is or how it is kept.
+The hash leaves out state, so it does not depend on the length or the storage of a KV cache.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from webpte.engine.load.program_file import Contents
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.rewrite.validate import constant_transfers
 
-SAMPLES = 16  # weights that are looked into: the largest
-SAMPLE_BYTES = 4096  # from the middle of each
+SAMPLES = 16  # number of weights that are sampled: the largest weights
+SAMPLE_BYTES = 4096  # bytes from the middle of each weight
 
 
 async def fingerprint(contents: Contents) -> str:
-    """Return the hash of a program's size, operators, sizes of weights, and samples of these."""
+    """Return the hash of a program's size, operators, sizes of weights, and samples of weights."""
     found = hashlib.sha256(f"{contents.source.size}".encode())
     weights: dict[Region, None] = {}
     for name, method in contents.methods.items():
@@ -29,9 +29,11 @@ async def fingerprint(contents: Contents) -> str:
     for region in weights:
         found.update(repr((region.offset, region.size)).encode())
         if isinstance(region.source, BytesSource) and not region.source.is_unchanged:
-            found.update(await region.read(0, region.size))  # a LoRA, which can be another one
+            # a LoRA may be replaced by another of equal size
+            found.update(await region.read(0, region.size))
     largest = sorted(weights, key=lambda region: region.size, reverse=True)[:SAMPLES]
-    for sample in await asyncio.gather(*map(_middle, largest)):  # each may be a request
+    # concurrently, because each sample may be a request
+    for sample in await asyncio.gather(*map(_middle, largest)):
         found.update(sample)
     return found.hexdigest()
 

@@ -1,10 +1,11 @@
-"""Folds the calls of a delegate's graph that constants determine, when it is built.
+"""Folds the calls of a delegate's graph that constants determine, when the delegate is built.
 
-Encoders have many of them (positions, the embeddings of these, masks that are computed from them),
-and each would be a dispatch of every run. Their outputs become constants like those of the file.
+Encoders have many such calls (positions, embeddings of positions, masks computed from positions),
+and each would be a dispatch of every run. Their outputs become constants like the constants in the
+file.
 
-A call stays if its outputs are large, if something else writes there, or if an input is not known
-before a run: inputs, SymInts, state. Views of weights stay as well, since they cost nothing.
+A call stays if its outputs are large, if another call writes to its outputs, or if an input is not
+known before a run: inputs, SymInts, state. Views of weights stay as well, since they cost nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from webpte.engine.plan.reference import run_reference
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.rewrite.validate import constant_transfers
 
-MOST_GIVEN = 1 << 20  # bytes of one output
-MOST_TAKEN = 1 << 22  # bytes of one constant that has to be read
+MOST_GIVEN = 1 << 20  # bytes of an output
+MOST_TAKEN = 1 << 22  # bytes of a constant that has to be read
 
 
 async def fold_constants(graph: Graph) -> Graph:
@@ -34,7 +35,7 @@ async def fold_constants(graph: Graph) -> Graph:
 
 
 class _GraphFolder(ConstantFolder[Call]):
-    """Folds the calls of one graph. `results` are arrays by value id."""
+    """A folder of the calls of a graph. `results` are arrays by value id."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -45,7 +46,7 @@ class _GraphFolder(ConstantFolder[Call]):
         self._live = LiveState(graph)
 
     def can_fold(self, call: Call) -> bool:
-        """Tell whether a call is small, writes only its own outputs, and reads only constants."""
+        """Return whether a call is small, writes only its own outputs, and reads only constants."""
         op, flow, given = lookup(call.name), self.flow, self.flow.gives(call)
         if op is None or op.scalar is not None or op.mutates or flow.volatile.intersection(given):
             return False
@@ -95,7 +96,7 @@ class _GraphFolder(ConstantFolder[Call]):
         kept = [call for call in self.graph.calls if call.index not in folded]
         used = {i for call in kept if call.name != PREPACK for i in self.flow.takes(call)}
         used.update(self.graph.outputs)
-        # A prepack that only folded calls read has nothing to move any more.
+        # A prepack that only folded calls read has no data to move any more.
         kept = [call for call in kept if call.name != PREPACK or self._is_used(call, used, folded)]
         values = list(self.graph.values)
         for value_id in self.results.keys() & used:

@@ -1,9 +1,10 @@
 """Folds the kernel calls of a method that constants determine, when the program is loaded.
 
-Exports have many of them (`full`, `arange`, `scalar_tensor`, masks that are computed from these),
-and each would run with every call, between delegates that could be one piece of work for the GPU.
+Exports have many such calls (`full`, `arange`, `scalar_tensor`, masks computed from their results),
+and each would run with every call of the method, between delegates that could be joined to a single
+graph for the GPU.
 
-A call stays where it is if something else writes to its outputs, if these are large, or if it
+A call stays in the method if another call writes to its outputs, if its outputs are large, or if it
 fails.
 """
 
@@ -33,7 +34,8 @@ from webpte.engine.load.writes import Writes
 from webpte.engine.portable import lookup_kernel
 from webpte.engine.shapes import Dims, numel
 
-MOST_BYTES = 16 * 2**20  # of what one call gives; more would cost more memory than it saves time
+# bytes of a call's outputs; more would cost more memory than the time saved is worth
+MOST_BYTES = 16 * 2**20
 
 
 async def fold(method: MethodContents, state: State) -> tuple[MethodContents, State]:
@@ -71,7 +73,7 @@ def _as_value(value: Any, declared: EValue) -> EValue:
 
 
 def _is_view(source: TensorMeta, view: EValue) -> bool:
-    """Tell whether a value can only be the same elements in another shape."""
+    """Return whether a value can only be the elements of another in a different shape."""
     if not isinstance(view, TensorMeta) or view.scalar_type != source.scalar_type:
         return False
     exact = source.dynamism == view.dynamism == Dynamism.STATIC
@@ -79,7 +81,7 @@ def _is_view(source: TensorMeta, view: EValue) -> bool:
 
 
 class _MethodFolder(ConstantFolder[KernelCall]):
-    """Folds the kernel calls of one method. `results` are arrays and numbers, by index."""
+    """A folder of the kernel calls of a method. `results` are arrays and numbers, by index."""
 
     def __init__(self, method: MethodContents, state: State) -> None:
         super().__init__()
@@ -135,7 +137,7 @@ class _MethodFolder(ConstantFolder[KernelCall]):
         return self._state[index].array if isinstance(value, TensorMeta) else value
 
     def _may_be_constant(self, index: int) -> bool:
-        """Tell whether only one call writes a value, and it is small and has only plain views."""
+        """Return whether a small value is written by a single call, and has only plain views."""
         value = self._plan.values[index]
         if self._writers[index] > 1 or index in self._state:
             return False
@@ -147,7 +149,7 @@ class _MethodFolder(ConstantFolder[KernelCall]):
         return small and alone and all(_is_view(value, view) for view in views)
 
     def cells(self, method: MethodContents) -> State:
-        """Return cells for the arrays that something still reads."""
+        """Return cells for the arrays that some instruction still reads."""
         plan = method.plan
         read = set(members(plan, plan.outputs))
         for instruction in plan.instructions:

@@ -1,4 +1,4 @@
-"""Runs a call of a portable kernel on the host, with arguments and outputs as declared."""
+"""Calls of portable kernels on the host, with arguments and outputs as declared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webpte.engine.format.program import (
 from webpte.engine.load.writes import targets
 from webpte.engine.portable import OutSpec, PortableKernel, fit_output
 
-Read = Callable[[int], Any]  # the live value at an index
+Read = Callable[[int], Any]  # returns the live value at an index
 
 
 def run_kernel(
@@ -31,7 +31,7 @@ def run_kernel(
     *,
     unwritten: bool = False,
 ) -> list[tuple[int, Any]]:
-    """Run a kernel; returns values by index. `unwritten`: nothing has written its target yet."""
+    """Run a kernel, and return its outputs by index. `unwritten`: its target has no value yet."""
     written = targets(plan, kernel, call)
     arguments = [
         None if unwritten and index == written[0] else host_value(read, index)
@@ -46,7 +46,7 @@ def run_kernel(
 
 
 def host_value(read: Read, index: int) -> Any:
-    """Return a value as kernels take it: lists of indices become lists of values."""
+    """Return a value in the form that kernels take: lists of indices become lists of values."""
     value = read(index)
     if isinstance(value, IntListRef | TensorList):
         return [host_value(read, item) for item in value.items]
@@ -58,7 +58,7 @@ def host_value(read: Read, index: int) -> Any:
 
 
 def out_spec(plan: ExecutionPlan, index: int) -> OutSpec | None:
-    """Return the dtype and shape that a tensor output must have; None for a number."""
+    """Return the dtype and shape required of a tensor output, or None for a number."""
     value = plan.values[index]
     if not isinstance(value, TensorMeta):
         return None

@@ -1,23 +1,24 @@
 """Moves calls of portable kernels onto the GPU, so that values between delegates stay there.
 
-Many kernels mean the same as an operator of the delegates (`Kernel.op`). A call of one can become a
-delegate of a single call, to which everything applies that is true of delegates. It does where
+Many kernels mean the same as an operator of the delegates (`Kernel.op`). A call of such a kernel
+can become a delegate with a single call, which then is treated like any other delegate. It does if
 
-- all its tensors are of one type, of those for which the two are the same (`Kernel.types`): nothing
+- all its tensors have the same type, for which kernel and operator agree (`Kernel.types`): nothing
   is promoted, and no integer is narrowed, wraps or is divided by 0 in another way than on the host.
-  Indices, masks and tables are of types of their own (`Kernel.apart`);
+  Indices, masks and tables have separate types (`Kernel.apart`);
 - the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
-- all calls of the method can run on the GPU: then it is one graph, and nothing is left to save;
-- or it multiplies matrices; or it joins delegates, which can then be one (see `stitch.py`); or it
-  takes something from the GPU that nothing else needs as an array (or constants alone), and what it
-  gives is not for kernels on the host alone; or it takes no more from the host than it gives to
-  delegates. Offloading anything else would cost transfers.
+- and any of these holds: all calls of the method can run on the GPU, which makes it a single graph
+  without transfers; the call multiplies matrices; it joins delegates, which can then become one
+  graph (see `stitch.py`); it takes a value from the GPU that no other call needs as an array (or
+  takes only constants), and its outputs are not for kernels on the host alone; or it takes no more
+  from the host than it gives to delegates. Offloading any other call would cost transfers.
 
-`MethodContents.hosted` says of each call that stays on the host why it does.
+`MethodContents.hosted` has the reason for each call that stays on the host.
 
-Constants that it reads are moved once, when the program is loaded. So are mutable buffers that
-nothing on the host touches and no other method shares, in a method with delegates: see
-`resident.py`. Others are on the host, and go up with every call that reads them.
+The constants that an offloaded call reads are moved once, when the program is loaded. So are the
+mutable buffers of a method with delegates that nothing on the host touches and no other method
+shares: see `resident.py`. Other buffers are on the host, and are uploaded for every call that reads
+them.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from webpte.engine.portable import MOVED
 
 NO_GAIN = "its tensors come from the host, or go there: moving them would cost more"
 
-Place = tuple[int, int]  # of an instruction: which chain, and where in it
+Place = tuple[int, int]  # the place of an instruction: its chain, and its index there
 
 
 def offload(
     method: MethodContents, state: State, device: DeviceInfo, shared: Collection[Cell] = ()
 ) -> MethodContents:
-    """Replace the calls of kernels that belong on the GPU by calls of delegates.
+    """Replace calls of kernels by calls of delegates where the GPU suits them better.
 
     Buffers that the method shares with other methods stay on the host.
     """
@@ -84,7 +85,7 @@ def offload(
 
 
 def _is_whole(method: MethodContents, offloaded: int) -> bool:
-    """Tell whether offloading so many calls leaves nothing but delegates in a method."""
+    """Return whether, with these calls offloaded, a method consists of delegates alone."""
     others = [i for i in method.plan.instructions if not isinstance(i, DelegateCall | FreeCall)]
     return len(others) == offloaded
 
@@ -114,7 +115,7 @@ def _rewritten(method: MethodContents, offloaded: Mapping[Place, OffloadedCall])
 def movable(plan: ExecutionPlan, state: State, shared: Collection[Cell]) -> set[int]:
     """Return the mutable buffers that delegates could keep, if nothing else touches them."""
     if any(isinstance(instruction, JumpFalseCall) for instruction in plan.instructions):
-        return set()  # a delegate could run again before, or without, what writes to one
+        return set()  # a delegate could run a second time, or not at all, before the buffer's write
     return {
         index
         for index, cell in state.items()
@@ -126,7 +127,7 @@ def movable(plan: ExecutionPlan, state: State, shared: Collection[Cell]) -> set[
 def _without_gain(
     method: MethodContents, offloaded: Mapping[Place, OffloadedCall], kept: Collection[int]
 ) -> set[Place]:
-    """Return the calls that are light, and through which no value passes that stays on the GPU.
+    """Return the cheap calls to leave on the host, because no value on the GPU passes through them.
 
     `kept` is state of the host.
     """
@@ -152,7 +153,7 @@ def _bytes_of(plan: ExecutionPlan, indices: Iterable[int]) -> int:
 
 
 def _joining(method: MethodContents, writes: Writes) -> set[Place]:
-    """Return the delegates that read from one before them, and are read by one after them."""
+    """Return the delegates with a delegate before them as source and another after as reader."""
     found: set[Place] = set()
     for chain, instructions in enumerate(method.plan.chains):
         calls = [(at, i) for at, i in enumerate(instructions) if isinstance(i, DelegateCall)]

@@ -1,7 +1,8 @@
 """Builds a delegate of a single call for a call of a portable kernel, if the GPU can run it.
 
-Of two types, a call is a cast where the GPU gives the same: one type holds all that the other does,
-or the cast is from float64 to float32, which is what a tensor on the GPU has become already.
+A call with two types is a cast, offloaded where the GPU's result is exact: one type holds all
+values of the other, or the cast is from float64 to float32, the form that such a tensor has on the
+GPU anyway.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ALIAS, CAST = "aten.alias_copy.default", "aten._to_copy.default"
 BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 _SMALL = frozenset({"bool", "uint8", "int8"})
-# By the type of the output: from which types a GPU casts as the host does.
+# The types that a GPU casts exactly as the host does, by the type of the output.
 EXACT_CASTS = {
     "float64": _SMALL | {"float16", "float32"},
     "float32": _SMALL | {"float16", "float64"},
@@ -67,9 +68,9 @@ class OffloadedCall:
 def as_delegate(
     plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, device: DeviceInfo
 ) -> OffloadedCall | str:
-    """Build the delegate of a call, or say why only the host can run it.
+    """Build the delegate of a call, or return the reason why only the host can run it.
 
-    A call that is wrong stays on the host, which raises the error when it runs.
+    An invalid call stays on the host, which raises the error when it runs.
     """
     kernel = lookup_kernel(plan.operators[call.op_index].full_name)
     if kernel is None or kernel.op is None:
@@ -80,7 +81,7 @@ def as_delegate(
     try:
         outputs = tuple(targets(plan, kernel, call))
         if kernel.changes:
-            outputs = outputs[-len(kernel.changes) :]  # the others have no meaning
+            outputs = outputs[-len(kernel.changes) :]  # the results of the other outputs are unused
         cast = _cast_types(plan, kernel, call, outputs)
         arguments = [
             builder.argument(index, cast or kernel.apart.get(name))
@@ -168,7 +169,7 @@ def _marked(
 
 
 def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
-    """Return why the device cannot run a graph; None if it can."""
+    """Return the reason why the device cannot run a graph, or None if it can."""
     planner = lowers(graph, device)
     if planner is None:
         return "it has a tensor that fits no buffer of this GPU"
@@ -176,7 +177,7 @@ def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
 
 
 def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
-    """Lower a graph at the shapes of the file; None if some tensor fits no buffer."""
+    """Lower a graph at the shapes of the file; return None if some tensor fits no buffer."""
     check_arity(graph)
     if device.has_f16:
         graph = store_f16(graph)
@@ -194,7 +195,7 @@ def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
 class _Live:
     """A value of the method that is not in the file: a tensor, or a number that changes.
 
-    `types` are allowed for a tensor whose type may differ from the others'.
+    `types` are allowed for a tensor whose type may differ from the type of the other tensors.
     """
 
     index: int
@@ -202,7 +203,7 @@ class _Live:
 
 
 class _Builder(CallBuilder):
-    """Builds the graph of a call. `given` are the values of the method that are its inputs."""
+    """Builder of the graph of a call. `given` are the values of the method that are its inputs."""
 
     def __init__(
         self, plan: ExecutionPlan, state: State, writes: Writes, types: frozenset[str]
@@ -217,7 +218,7 @@ class _Builder(CallBuilder):
         self.given: list[int] = []
 
     def argument(self, index: int, types: frozenset[str] | None) -> Any:
-        """Return a value as kernels take it, with `_Live` in place of what is not known yet."""
+        """Return a kernel's argument, with `_Live` in place of a value that is not known yet."""
         value = self._plan.values[index]
         if isinstance(value, TensorMeta):
             return _Live(index, types)
@@ -234,9 +235,9 @@ class _Builder(CallBuilder):
         raise UnsupportedError(f"value {index} changes, and only integers may")
 
     def bounds(self, index: int, types: frozenset[str] | None) -> tuple[DType, tuple[int, ...]]:
-        """Return dtype and largest sizes of a tensor.
+        """Return the dtype and the largest sizes of a tensor.
 
-        The dtype must be one of `types`; None: that of all other tensors.
+        The dtype must be in `types`; with None it must equal the dtype of all other tensors.
         """
         value = self._plan.values[index]
         if not isinstance(value, TensorMeta) or value.is_unbounded:
@@ -257,7 +258,7 @@ class _Builder(CallBuilder):
             if value.index not in self._ids:
                 self._ids[value.index] = self._add_live(value)
             elif isinstance(self._plan.values[value.index], TensorMeta):
-                self.bounds(value.index, value.types)  # checks its type for this parameter
+                self.bounds(value.index, value.types)  # raises for a type not allowed here
             return self._ids[value.index]
         if isinstance(value, np.ndarray):
             constant = Constant(_in_memory(value), None)
@@ -280,19 +281,19 @@ class _Builder(CallBuilder):
 
 
 def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> Constant | None:
-    """Return the bytes of a tensor that no call changes; None for all others."""
+    """Return the bytes of a tensor that no call changes, or None for all other values."""
     return bytes_of(state[index]) if is_constant(plan, state, writes, index) else None
 
 
 def is_constant(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> bool:
-    """Tell whether a value is a tensor of the file that no call changes."""
+    """Return whether a value is a tensor of the file that no call changes."""
     value = plan.values[index]
     in_file = isinstance(value, TensorMeta) and value.allocation is None
     return in_file and index in state and index not in writes
 
 
 def bytes_of(cell: Cell) -> Constant:
-    """Return the data that a tensor starts with."""
+    """Return a tensor's initial data."""
     return Constant(_in_memory(cell.array) if cell.region is None else cell.region, None)
 
 

@@ -1,4 +1,4 @@
-"""A file read and understood, but not yet on any device: what `inspect` shows and `load` builds."""
+"""The contents of a parsed file, not yet on any device: shown by `inspect`, built by `load`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ from webpte.engine.rewrite.passes import scale_after_norms, tie_buffer_outputs
 from webpte.engine.rewrite.validate import unsupported_ops
 from webpte.errors import FormatError, GraphError, SourceError
 
-# Methods that few callers need are read only if they are asked for, in files that have the other
-# method, which marks them.
+# Methods that few callers need, each with the method that marks a file with them; such methods are
+# read only on request.
 OPTIONAL_METHODS = {"learn": "get_lora"}
-WHOLE, WHOLE_ARGS = Operator("llama::sdpa_with_kv_cache", "out"), 13  # with the output, twice
+# with the output, which is passed twice
+WHOLE, WHOLE_ARGS = Operator("llama::sdpa_with_kv_cache", "out"), 13
 UPDATE, ATTENTION = Operator("llama::update_cache", "out"), Operator("llama::custom_sdpa", "out")
 BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
 
@@ -48,10 +49,10 @@ BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend re
 class MethodContents:
     """A method with the graphs of its delegates; None for a delegate of another backend.
 
-    `offloaded` maps delegates that were calls of kernels in the file to the names of these.
+    `offloaded` maps delegates that were calls of kernels in the file to the names of the kernels.
     `stitched` maps each delegate to the steps that it was joined from, in order. `folded` counts
     the calls of each kernel that were folded into constants. `hosted` maps the `id` of an
-    instruction to why it runs on the host although there is a GPU.
+    instruction to the reason why it runs on the host although there is a GPU.
     """
 
     plan: ExecutionPlan
@@ -64,7 +65,7 @@ class MethodContents:
     hosted: Mapping[int, str] = field(default_factory=dict)
 
     def steps(self, delegate: int) -> tuple[str, ...]:
-        """Return the names of the steps of the file that a delegate runs."""
+        """Return the names of the file's steps that a delegate runs."""
         return self.stitched.get(delegate) or (
             self.offloaded.get(delegate, f"delegate {delegate}"),
         )
@@ -72,7 +73,7 @@ class MethodContents:
 
 @dataclass(frozen=True)
 class Contents:
-    """A whole file."""
+    """The contents of a whole file."""
 
     source: ByteSource
     program: FileProgram
@@ -80,17 +81,17 @@ class Contents:
     cases: Mapping[str, tuple[BundledCase, ...]] = field(default_factory=dict)
 
 
-# Rewrites a file that was read, before it is built.
+# A rewrite of a parsed file, before it is built.
 Prepare = Callable[[Contents], Contents]
 
 
 async def read_contents(
     source: ByteSource, data: Sequence[ByteSource] = (), optional: Collection[str] = ()
 ) -> Contents:
-    """Read all that is not a constant. `data` are the `.ptd` files that belong to the program.
+    """Read everything but the constants. `data` are the `.ptd` files that belong to the program.
 
-    Of a bundled program, which is read as a whole, `cases` are those of each method. `optional`
-    names methods of OPTIONAL_METHODS to read as well.
+    A bundled program is read as a whole, with the `cases` of each method. `optional` names methods
+    of OPTIONAL_METHODS to read as well.
     """
     with naming(source):
         source, cases = await _unbundled(source)
@@ -133,7 +134,7 @@ async def _read_methods(
 async def _unbundled(
     source: ByteSource,
 ) -> tuple[ByteSource, Mapping[str, tuple[BundledCase, ...]]]:
-    """Return the program in a bundled program, with the cases; other files as they are."""
+    """Return the program inside a bundled program, with the cases; return other files unchanged."""
     if not is_bundle(await source.read(0, min(pte.HEAD_SIZE, source.size))):
         return source, {}
     data = await source.read(0, source.size)
@@ -153,7 +154,7 @@ async def _read_graph(
 
 
 def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
-    """Tie surplus outputs to buffers: they come first, and are the new values of buffers."""
+    """Tie surplus outputs to buffers: surplus outputs come first, and are new values of buffers."""
     tied = list(graphs)
     for call in (i for i in plan.instructions if isinstance(i, DelegateCall)):
         graph = graphs[call.delegate_index]
@@ -177,9 +178,9 @@ def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
 def _in_order(
     plan: ExecutionPlan, graphs: tuple[Graph | None, ...]
 ) -> tuple[ExecutionPlan, tuple[Graph | None, ...]]:
-    """Give delegates the method's inputs in the method's order, not in that of their first use.
+    """Order the inputs of delegates as the inputs of the method, not by their first use.
 
-    A method that is one delegate, whose inputs are the method's, then needs no step in between.
+    A method that is a single delegate with the method's inputs then needs no step in between.
     """
     ordered, chains = list(graphs), [list(chain) for chain in plan.chains]
     calls = [i for chain in chains for i in chain if isinstance(i, DelegateCall)]
@@ -203,7 +204,7 @@ def _in_order(
 
 
 def split_attention(plan: ExecutionPlan) -> ExecutionPlan:
-    """Let attention that also writes its caches be two updates and attention: a GPU runs these."""
+    """Split attention that also writes its caches into two updates and attention, for GPUs."""
     if WHOLE not in plan.operators:
         return plan
     values, chains = list(plan.values), []
@@ -228,13 +229,14 @@ def _split_call(plan: ExecutionPlan, call: Instruction, values: list[EValue]) ->
     if not isinstance(call, KernelCall) or plan.operators[call.op_index] != WHOLE:
         return [call]
     if len(call.args) != WHOLE_ARGS:
-        return [call]  # what runs it says what is wrong
+        return [call]  # the kernel itself reports the error
     query, key, value, keys, cached, start, _, *rest, out, returned = call.args
     update, attention, made = len(plan.operators), len(plan.operators) + 1, list[Instruction]()
     for new, cache in ((key, keys), (value, cached)):
         kind = plan.values[cache]
         scalar = kind.scalar_type if isinstance(kind, TensorMeta) else ScalarType.FLOAT
-        place = Allocation(0, len(values))  # one of its own: memory ids are counted from 1
+        # a place that no other value has: memory ids are counted from 1
+        place = Allocation(0, len(values))
         args = (new, cache, start, len(values), len(values))
         made.append(replace(call, op_index=update, args=args))
         values.append(TensorMeta(scalar, (1,), (0,), 0, place, Dynamism.STATIC, None))
@@ -254,7 +256,7 @@ def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]
 def _fit_call(
     plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
 ) -> DelegateCall:
-    """Drop the unused values of a call, if their number and kinds leave only one choice."""
+    """Drop the unused values of a call, if their number and kinds leave a single choice."""
     graph = graphs[call.delegate_index]
     if graph is None or len(call.args) <= len(graph.inputs) + len(graph.outputs):
         return call
@@ -263,9 +265,10 @@ def _fit_call(
     taken = [graph.values[value_id] for value_id in graph.inputs]
     early, late = _first_fitting(passed, taken), _first_fitting(passed[::-1], taken[::-1])[::-1]
     # The exporter passes inputs in the order of their first use, and drops copies: of two values,
-    # the first is what a copy overwrites, as in-place operators do, and the second its source.
+    # the first is the target of the copy, as in-place operators pass them, and the second its
+    # source.
     copies = not graph.calls and set(graph.outputs) == set(graph.inputs) and len(passed) == 2
-    # Several choices are possible, so none can be made.
+    # If several choices are possible, no value can be dropped.
     if (early != late and not copies) or len(late) < len(taken):
         return call
     return replace(call, args=(*late, *call.args[first_output:]))
@@ -322,7 +325,7 @@ def described(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
 
 
 def _keeps_state(graphs: Iterable[Graph | None], kernels: Iterable[str]) -> bool:
-    """Tell whether delegates write to their buffers, or kernels to those of the method."""
+    """Return whether delegates write to their buffers, or kernels to buffers of the method."""
     outside = (lookup_kernel(name) for name in kernels)
     return any(graph is not None and Dataflow.of(graph).state for graph in graphs) or any(
         kernel is not None and kernel.writes_arguments for kernel in outside
@@ -376,7 +379,7 @@ def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | 
 
 
 def _describe_constants(graphs: list[Graph]) -> tuple[ConstantInfo, ...]:
-    """List one entry per distinct place in the files, largest first."""
+    """List an entry per distinct place in the files, largest first."""
     found: dict[Region, ConstantInfo] = {}
     for graph in graphs:
         for tensor in graph.tensors():

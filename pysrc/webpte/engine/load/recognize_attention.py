@@ -1,9 +1,9 @@
-"""Names what attention does that a file hides behind a mask, or writes out.
+"""Recognizes windows and soft caps of attention that a file expresses by masks and single calls.
 
 A window that is a mask over the whole cache becomes an argument of the attention: its kernels then
 read the keys in the window alone, and the state is known to follow the position, so steps can be
 decoded ahead. Attention with a soft cap has no operator in the file: two batched GEMMs, with a
-tanh, a mask and a softmax between, become the one that also writes the cache.
+tanh, a mask and a softmax between them, become the attention that also writes the cache.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SOFTMAX, MUL, DIV = "aten._softmax.default", "aten.mul.Tensor", "aten.div.Tensor
 PERMUTE, SELECT = "aten.permute_copy.default", "aten.select_copy.int"
 VIEW, EXPAND = "aten.view_copy.default", "aten.expand_copy.default"
 UNSQUEEZE = "aten.unsqueeze_copy.default"
-HIDDEN = -1e9  # a score of this or less has no weight beside one within a soft cap
+HIDDEN = -1e9  # a score of at most this has no weight beside a score within a soft cap
 MOST_CAP = 1e4
 
 
@@ -58,7 +58,7 @@ async def _named(graph: Graph) -> Graph:
 
 
 async def _scalars(graph: Graph) -> dict[int, float]:
-    """Read the constants of one number."""
+    """Read the constants that are a single number."""
     flow, found = Dataflow.of(graph), dict[int, float]()
     for transfer in constant_transfers(graph):
         tensor = transfer.target
@@ -75,17 +75,17 @@ def _name(call: Call) -> str:
 
 
 class _AttentionRecognizer:
-    """One graph on the way: calls that are replaced, and values that these need."""
+    """A graph being rewritten: calls to replace, and values that their replacements need."""
 
     def __init__(self, graph: Graph, scalars: Mapping[int, float]) -> None:
         self._graph = graph
         self._flow = Dataflow.of(graph)
         self._scalars = scalars
         self._values: list[Value] = list(graph.values)
-        self._replaced: dict[int, Call | None] = {}  # by index; None: left out
+        self._replaced: dict[int, Call | None] = {}  # by index; None: removed
 
     def visit(self, call: Call) -> None:
-        """Rewrite a call if it is attention that can be named."""
+        """Rewrite a call if it is attention with a recognized window or soft cap."""
         name = _name(call)
         if name in (WITH_CACHE, CACHE_ONLY):
             self._name_window(call)
@@ -134,7 +134,7 @@ class _AttentionRecognizer:
         self._replaced[call.index] = self._with(call, changed)
 
     def _with(self, call: Call, changed: Mapping[str, Value]) -> Call:
-        """Return a call with other arguments, and with all that come before them."""
+        """Return a call with other arguments, and with the new arguments before them."""
         positions, args = _positions(call), list(call.args[:-1])
         defaults: dict[str, Value] = {"dropout_p": IntValue(0), "is_causal": BoolValue(False)}
         last = max(positions[name] for name in changed)
@@ -152,7 +152,7 @@ class _AttentionRecognizer:
         return len(self._values) - 1
 
     def _start_of(self, position: int) -> int | None:
-        """Return the tensor whose first element a live position is."""
+        """Return the tensor whose first element is the given live position."""
         writers = [self._graph.calls[i] for i in self._flow.writers.get(position, ())]
         if len(writers) != 1 or writers[0].name != SELECT_AS_SYMINT:
             return None
@@ -164,7 +164,7 @@ class _AttentionRecognizer:
     # Soft caps
 
     def _name_cap(self, last: Call) -> None:
-        """Replace attention that is written out, from the scores to the sum of values."""
+        """Replace attention that is written out, from the scores to the weighted sum of values."""
         weights, values = self._writer(last.args[0], SOFTMAX), self._cache(last.args[1])
         end = self._end(last)
         if weights is None or values is None or end is None or self._ints(weights.args[1]) != (-1,):
@@ -211,7 +211,7 @@ class _AttentionRecognizer:
         return sizes and len({tensor.dtype for tensor in tensors}) == 1
 
     def _capped(self, value_id: int) -> tuple[int, float] | None:
-        """Return what c * tanh(x / c) has as x, and c."""
+        """Return x and c of a value that is c * tanh(x / c)."""
         times = self._scaled(value_id)
         tanh = None if times is None else self._writer(times[0], TANH)
         parts = None if tanh is None else self._scaled(tanh.args[0])
@@ -222,7 +222,7 @@ class _AttentionRecognizer:
         return (parts[0], cap) if same and 0 < cap <= MOST_CAP else None
 
     def _scaled(self, value_id: int) -> tuple[int, float] | None:
-        """Return a tensor and the number that it is multiplied by."""
+        """Return a tensor and the number by which it is multiplied."""
         call = self._writer(value_id, MUL) or self._writer(value_id, DIV)
         number = None if call is None else self._scalars.get(call.args[1])
         if call is None or number is None or number == 0:
@@ -268,7 +268,7 @@ class _AttentionRecognizer:
         return cache if is_state and self._is_first(picked) else None
 
     def _only_update(self, cache: int) -> Call | None:
-        """Return the update of a cache that only it and one other call use."""
+        """Return the update of a cache that only the update and one other call use."""
         users = [self._graph.calls[i] for i in self._flow.readers.get(cache, ())]
         updates = [call for call in users if _name(call) == UPDATE and call.args[1] == cache]
         return updates[0] if len(updates) == 1 and len(users) == 2 else None
@@ -284,7 +284,7 @@ class _AttentionRecognizer:
     # Calls and values
 
     def _writer(self, value_id: int, name: str) -> Call | None:
-        """Return the call of this name that gives a value, for one other call alone."""
+        """Return the call of this name that computes a value for a single other call."""
         writers = self._flow.writers.get(value_id, ())
         if len(writers) != 1 or value_id in self._flow.volatile:
             return None
@@ -316,7 +316,7 @@ class _AttentionRecognizer:
 
 
 def _window(seen: RelativeKeys | None, keys: int) -> int | None:
-    """Return the window of a causal mask, 0 if it has none; None if it is another mask."""
+    """Return the window of a causal mask, 0 for a mask without window, None for any other mask."""
     if seen is None or seen.others or seen.low != 0 or seen.high < 0:
         return None
     return 0 if seen.high >= keys - 1 else int(seen.high) + 1

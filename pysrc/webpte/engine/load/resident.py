@@ -1,11 +1,11 @@
-"""Mutable buffers that stay on the GPU: state of a delegate, not of the host.
+"""Moves mutable buffers from the host to the GPU, as state of a delegate.
 
 The exporter ends a method with a `copy_` for each buffer that the model changes and that no
 delegate has taken. Once that call is offloaded and stitched (see `offload.py`, `stitch.py`), a
-delegate takes the buffer and gives its new value. If it is the only one that does, the buffer
-becomes a constant of its graph that a copy at the end writes to, as caches of the file's own
-delegates are: nothing is uploaded or read back, and the delegate restores it if a call fails (see
-`guard.py`). A cache that gets new rows is written in place, without a copy.
+delegate takes the buffer and gives its new value. If no other delegate does, the buffer becomes a
+constant of the delegate's graph that a copy at the end writes to, like the caches of the file's own
+delegates: nothing is uploaded or read back, and the delegate restores the buffer if a call fails
+(see `guard.py`). A cache that gets new rows is written in place, without a copy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def keep_state(
 
 
 def _moved(method: MethodContents, state: State, index: int) -> MethodContents | None:
-    """Move one buffer into the only delegate that touches it; None if it cannot be moved."""
+    """Move a buffer into the only delegate that touches it; return None if it cannot be moved."""
     call = _only_user(method, index)
     graph = None if call is None else method.graphs[call.delegate_index]
     if call is None or graph is None:
@@ -53,7 +53,7 @@ def _moved(method: MethodContents, state: State, index: int) -> MethodContents |
     inputs, outputs = call.args[: len(graph.inputs)], call.args[len(graph.inputs) :]
     if inputs.count(index) > 1 or outputs.count(index) != 1:
         return None
-    if index not in inputs:  # nothing ever reads it
+    if index not in inputs:  # the buffer is never read
         left = tuple(i for i, at in zip(graph.outputs, outputs, strict=True) if at != index)
         kept = Graph(graph.values, graph.calls, graph.inputs, left)
         return _replaced(method, call, kept, index) if left else None
@@ -69,7 +69,7 @@ def _moved(method: MethodContents, state: State, index: int) -> MethodContents |
 def _replaced(
     method: MethodContents, call: DelegateCall, graph: Graph, index: int
 ) -> MethodContents:
-    """Replace the graph of a delegate by one that neither takes nor returns value `index`."""
+    """Replace the graph of a delegate by a graph that neither takes nor returns value `index`."""
     graphs = list(method.graphs)
     graphs[call.delegate_index] = graph
     moved = replace(call, args=tuple(i for i in call.args if i != index))
@@ -84,7 +84,7 @@ def _is(graph: Graph, value_id: int, cell: Cell) -> bool:
 
 
 def _only_user(method: MethodContents, index: int) -> DelegateCall | None:
-    """Return the delegate call that alone touches a buffer, if no view of it is read."""
+    """Return the delegate call that alone touches a buffer, if no view of the buffer is read."""
     plan, writes = method.plan, Writes(method)
     users = []
     for instruction in plan.instructions:
@@ -110,7 +110,8 @@ def _with_buffer(graph: Graph, old: int, new: int, output: int, cell: Cell) -> G
         return _updated_in_place(graph, values, writer[0], old, outputs)
     alone = new not in flow.readers and new not in outputs
     if alone and [call.name for call in writer] == [ALIAS]:
-        at = writer[0].index  # this call writes it back: readers of the old value come before
+        # this call writes the buffer back: readers of the old value come before
+        at = writer[0].index
         calls[at] = replace(writer[0], args=(*writer[0].args[:-1], old))
     else:
         calls.append(Call(len(calls), ALIAS, (new, old), place="a buffer that is written back"))
@@ -119,7 +120,7 @@ def _with_buffer(graph: Graph, old: int, new: int, output: int, cell: Cell) -> G
 
 
 def _updates(flow: Dataflow, writer: Call, old: int) -> bool:
-    """Tell whether a call copies a cache with new rows, and nothing reads the old one after it."""
+    """Return whether a call copies a cache with new rows, and is the old cache's last reader."""
     op = lookup(writer.name)
     if op is None or op.name not in IN_PLACE:
         return False
@@ -130,7 +131,7 @@ def _updates(flow: Dataflow, writer: Call, old: int) -> bool:
 def _updated_in_place(
     graph: Graph, values: list[Value], writer: Call, old: int, outputs: tuple[int, ...]
 ) -> Graph:
-    """Write new rows to the buffer itself: what reads the new cache reads the buffer."""
+    """Write new rows to the buffer itself: readers of the new cache read the buffer."""
     new, dummy = writer.args[-1], len(values)
     values.append(Tensor(dummy, graph.tensor(old).dtype, (1,), None, None))
     values = [

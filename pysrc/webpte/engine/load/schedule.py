@@ -1,9 +1,9 @@
-"""The order of a method's instructions: calls of delegates next to each other, where they may be.
+"""The order of a method's instructions: calls of delegates next to each other, where possible.
 
-Between two places that jumps lead to, or from, instructions can change places if neither needs what
-the other does. A kernel on the host can then come before a run of delegates that gives it nothing,
-or after one that takes nothing from it. Whatever writes in place, or moves values, stays where it
-is, and nothing passes it.
+Between two jumps or jump targets, instructions can change places if neither needs the results of
+the other. A kernel on the host can then come before a run of delegates that gives it nothing, or
+after a run that takes nothing from it. An instruction that writes in place, or moves values, stays
+in its place, and no other passes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Rewrite = Callable[[Sequence[Instruction]], Iterable[Instruction]]
 
 @dataclass(frozen=True)
 class Uses:
-    """The values that an instruction reads and writes. One that is `fixed` must not move."""
+    """The values that an instruction reads and writes. A `fixed` instruction must not move."""
 
     reads: frozenset[int]
     writes: frozenset[int]
@@ -73,7 +73,7 @@ def _uses_of_kernel(plan: ExecutionPlan, call: KernelCall) -> Uses:
 
 
 def members(plan: ExecutionPlan, indices: Iterable[int]) -> Iterator[int]:
-    """Yield the values, and those that lists among them point at."""
+    """Yield the values, and the values that lists among them point at."""
     for index in indices:
         yield index
         value = plan.values[index]
@@ -92,8 +92,8 @@ def viewed_places(method: MethodContents) -> set[Allocation]:
 def view_sources(method: MethodContents, before: Iterable[int]) -> dict[int, set[int]]:
     """Map views that no instruction writes to the values last written to the same memory.
 
-    `before` are the values that are there before the first instruction. Where there are jumps,
-    any value that is ever written to the place can be the last.
+    `before` are the values that exist before the first instruction. Where there are jumps, any
+    value that is ever written to the place can be the last.
     """
     plan, written = method.plan, Writes(method)
     straight = not any(isinstance(i, JumpFalseCall) for i in plan.instructions)
@@ -124,7 +124,7 @@ def view_sources(method: MethodContents, before: Iterable[int]) -> dict[int, set
 
 
 def rewrite_blocks(chain: Chain, rewrite: Rewrite) -> Chain:
-    """Rewrite each block of a chain: no jump leads into a block, or out of one."""
+    """Rewrite each block of a chain: no jump leads into a block, or out of it."""
     jumps = {at: i for at, i in enumerate(chain) if isinstance(i, JumpFalseCall)}
     cuts = {0, len(chain), *jumps, *(at + 1 for at in jumps)}
     cuts |= {min(jump.destination, len(chain)) for jump in jumps.values()}
@@ -144,7 +144,7 @@ def rewrite_blocks(chain: Chain, rewrite: Rewrite) -> Chain:
 
 
 class InstructionOrder:
-    """Orders the instructions of one method."""
+    """The new order for the instructions of a method."""
 
     def __init__(self, method: MethodContents) -> None:
         self._method = method
@@ -166,7 +166,8 @@ class InstructionOrder:
         if runs_of_delegates(block) < 2:
             return list(block)
         after, waits = self._dependencies(block)
-        ready: dict[bool, list[int]] = {True: [], False: []}  # by whether it calls a delegate
+        # by whether the instruction calls a delegate
+        ready: dict[bool, list[int]] = {True: [], False: []}
 
         def offer(at: int) -> None:
             heapq.heappush(ready[isinstance(block[at], DelegateCall)], at)
@@ -188,7 +189,7 @@ class InstructionOrder:
         return order if runs_of_delegates(order) < runs_of_delegates(block) else list(block)
 
     def _dependencies(self, block: Sequence[Instruction]) -> tuple[list[set[int]], list[int]]:
-        """Return which instructions must follow each one, and how many must precede it."""
+        """Return the instructions that must follow each instruction, and the number before each."""
         after: list[set[int]] = [set() for _ in block]
         writer: dict[Hashable, int] = {}
         readers: dict[Hashable, list[int]] = {}

@@ -1,8 +1,8 @@
 """The host tensors that outlive calls: constants and mutable buffers, by method or for several.
 
 The exporter can place the mutable buffers of several methods into one part of memory
-(`share_mutable_buffers`): then a tensor at one place of it is the same in all of them. By default
-every method has state of its own, also where the eager model had one buffer.
+(`share_mutable_buffers`): then all methods share the tensor at a place in this part. By default
+every method has separate state, even if the eager model had a single buffer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webpte.engine.load.program_file import Contents, MethodContents
 from webpte.engine.load.writes import Writes
 from webpte.errors import ConstantError
 
-# Where the exporter puts what one call needs. Shared state gets a part of memory of its own.
+# The memory id for the values of a single call. Shared state has a separate memory id.
 ACTIVATIONS = 1
 
 
@@ -27,8 +27,8 @@ ACTIVATIONS = 1
 class Cell:
     """The array of a tensor from call to call; methods that share the tensor share the cell.
 
-    `region` are the bytes that it starts with, where the file has them in the array's order. Calls
-    that touch a `mutable` one, which some call may write to, take turns.
+    `region` are the initial bytes, where the file has them in the array's order. Calls that touch a
+    `mutable` cell, which some call may write to, take turns.
     """
 
     array: np.ndarray
@@ -57,7 +57,7 @@ async def read_states(contents: Contents) -> dict[str, State]:
                     (tensor.allocation, array.dtype, array.shape), state[index]
                 )
                 if index in known:
-                    cell.array = array  # another method may have left the initial bytes out
+                    cell.array = array  # the file may have the initial bytes in another method only
                 state[index] = cell
         for index, cell in state.items():
             cell.mutable |= index in writes[name] or cell in shared.values()
@@ -66,7 +66,7 @@ async def read_states(contents: Contents) -> dict[str, State]:
 
 
 def share_cells(states: Iterable[State]) -> bool:
-    """Tell whether methods share a tensor, so that their calls must take turns."""
+    """Return whether methods share a tensor, so that their calls must take turns."""
     cells = [cell for state in states for cell in state.values()]
     return len(set(cells)) < len(cells)
 
@@ -78,7 +78,7 @@ def _tensors(method: MethodContents) -> Iterator[tuple[int, TensorMeta]]:
 
 
 def _shared_arenas(contents: Contents, writes: Mapping[str, Writes]) -> set[int]:
-    """Return the memory ids that hold only buffers, and have one size in several methods."""
+    """Return the memory ids that hold only buffers, and have the same size in several methods."""
     sizes: dict[int, list[int]] = {}
     for method in contents.methods.values():
         for memory_id, size in enumerate(method.plan.non_const_buffer_sizes):
@@ -95,10 +95,11 @@ def _shared_arenas(contents: Contents, writes: Mapping[str, Writes]) -> set[int]
 def _buffers(
     method: MethodContents, writes: Writes, arenas: set[int]
 ) -> Iterator[tuple[int, TensorMeta]]:
-    """List mutable buffers, also those without initial bytes in the file: they start as zeros.
+    """List mutable buffers; buffers without initial bytes in the file start as zeros.
 
-    They differ from other planned tensors only by the call that writes them back, or by being in
-    memory for shared state. Of several tensors at one place there, the others are views.
+    Buffers differ from other planned tensors only by the call that writes them back, or by their
+    place in memory for shared state. Of several tensors at a place there, all but the first are
+    views.
     """
     places: dict[Allocation, tuple[int, TensorMeta]] = {}
     for index, tensor in _tensors(method):
@@ -118,7 +119,7 @@ def _numpy_dtype(tensor: TensorMeta, method: str) -> np.dtype[np.generic]:
 
 
 class _StateReader:
-    """Reads the initial values of tensors, each distinct part of the file once."""
+    """Reader of the initial values of tensors, which reads each distinct part of the file once."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -164,4 +165,5 @@ def _decode(data: bytes, tensor: TensorMeta, method: str) -> np.ndarray:
     inverse = np.argsort(tensor.dim_order)
     dtype = _numpy_dtype(tensor, method)
     array = np.frombuffer(bytearray(data), dtype).reshape(stored).transpose(inverse)
-    return np.ascontiguousarray(array).reshape(tensor.sizes)  # NumPy makes rank 0 rank 1
+    # NumPy makes an array of rank 0 contiguous with rank 1
+    return np.ascontiguousarray(array).reshape(tensor.sizes)

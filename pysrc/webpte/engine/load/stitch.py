@@ -1,13 +1,12 @@
-"""Delegates that follow each other become one graph: one plan, one submission, memory in common.
+"""Joins consecutive delegates to a single graph: one plan, one submission, memory in common.
 
-Exporters cut a method where the partitioner does not take an operator. If what is between two
-delegates is offloaded (see `offload.py`), or can come before or after both (see `schedule.py`),
-nothing has to happen on the host in between. A value that an earlier delegate gives and a later one
-takes is then one value of the graph. It is an output only if something else needs it as well.
+Exporters cut a method where the partitioner does not take an operator. If the calls between two
+delegates are offloaded (see `offload.py`), or can come before or after both (see `schedule.py`),
+the host has no work in between. A value that an earlier delegate gives and a later delegate takes
+is then a single value of the graph, and an output only if another call needs it as well.
 
-What stays apart: a delegate that the method calls in several places, one that writes to its own
-inputs, and a value that two delegates have in different sizes, or in types that only the host can
-convert.
+Delegates are not joined if the method calls them in several places, if they write to their own
+inputs, or if they have a value in different sizes, or in types that only the host can convert.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ CAST = "aten._to_copy.default"
 
 
 def stitch(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
-    """Join each run of delegates that can be one."""
+    """Join each run of delegates that can be a single graph."""
     stitcher = _Stitcher(method, state, device)
     chains = tuple(rewrite_blocks(chain, stitcher.rewrite) for chain in method.plan.chains)
     return stitcher.result(chains)
 
 
 class _Stitcher:
-    """Finds the runs of delegates in one method, and collects the delegates that they become."""
+    """Finds the runs of delegates in a method, and collects the joined delegates."""
 
     def __init__(self, method: MethodContents, state: State, device: DeviceInfo) -> None:
         self._method = method
@@ -64,7 +63,7 @@ class _Stitcher:
         self._calls = Counter(call.delegate_index for call in calls)
         self._readers = Counter(r for i in instructions for r in uses_of(method, i).reads)
         self._loops = any(isinstance(i, JumpFalseCall) for i in instructions)
-        # A delegate that nothing calls is built all the same: its errors are the file's.
+        # A delegate that is never called is built all the same, so that its errors are raised.
         self._graphs = {i: g for i, g in enumerate(method.graphs) if not self._calls[i]}
         self._names = {i: method.steps(i) for i in self._graphs}
 
@@ -111,7 +110,7 @@ class _Stitcher:
         yield from self._finished(run, freed)
 
     def _is_plain(self, block: Sequence[Instruction]) -> bool:
-        """Tell whether there is nothing to join: most methods are one large delegate."""
+        """Return whether there is nothing to join: most methods are a single large delegate."""
         calls = [i for i in block if isinstance(i, DelegateCall)]
         return len(calls) < 2 and not any(self._state.keys() & call.args for call in calls)
 
@@ -140,7 +139,7 @@ class _Stitcher:
         return not again and run.fits(call, graph)
 
     def _can_join(self, call: DelegateCall) -> bool:
-        """Tell whether a delegate is valid, called once, and does not write to its inputs."""
+        """Return whether a delegate is valid, called once, and does not write to its inputs."""
         graph = self._graph_of(call)
         if self._calls[call.delegate_index] > 1:
             return False
@@ -148,11 +147,11 @@ class _Stitcher:
             check_arity(graph)
             constant_transfers(graph)
         except WebpteError:
-            return False  # raised when the delegate is built
+            return False  # the error is raised when the delegate is built
         return Dataflow.of(graph).volatile.isdisjoint(graph.inputs)
 
     def _finished(self, run: _DelegateRun, freed: Iterable[FreeCall]) -> Iterator[Instruction]:
-        """Return the instructions for a run: one joined call, or its calls as they are."""
+        """Return the instructions for a run: a joined call, or the run's calls unchanged."""
         joined = self._joined(run) if len(run.calls) > 1 or run.bound else None
         if joined is not None:
             number = len(self._method.graphs) + len(self._graphs)
@@ -166,8 +165,9 @@ class _Stitcher:
     def _joined(self, run: _DelegateRun) -> _Joined | None:
         joined = run.join(self._needed(run))
         dynamic = any(isinstance(value, SymIntValue) for value in joined.graph.values)
-        # With SymInts, live sizes can be smaller than those of the file before the first call.
-        # Where the host sets them, calls that cannot be lowered yet are lowered with that call.
+        # With SymInts, live sizes before the first call can be smaller than the sizes in the file.
+        # Where
+        # the host sets SymInts, calls that cannot be lowered yet are lowered with that call.
         known = dynamic and not host_sets_symints(joined.graph)
         return None if known and not _lowers(joined.graph, self._device) else joined
 
@@ -191,7 +191,7 @@ def _lowers(graph: Graph, device: DeviceInfo) -> bool:
 
 @dataclass(frozen=True)
 class _Joined:
-    """Several delegates joined as one. `inputs` and `outputs` are values of the method."""
+    """Several delegates joined to a graph. `inputs` and `outputs` are values of the method."""
 
     graph: Graph
     inputs: tuple[int, ...]
@@ -200,7 +200,7 @@ class _Joined:
 
 @dataclass
 class _DelegateRun:
-    """Delegates that follow each other, on their way to one graph."""
+    """Consecutive delegates on their way to a joined graph."""
 
     method: MethodContents
     state: State
@@ -208,7 +208,8 @@ class _DelegateRun:
     has_f16: bool  # whether the device's shaders have f16
     calls: list[DelegateCall] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    given: list[int] = field(default_factory=list)  # values of the method that come from outside
+    # values of the method that the run takes from outside
+    given: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plan = self.method.plan
@@ -217,11 +218,12 @@ class _DelegateRun:
         self._ops: list[Call] = []
         self._inputs: dict[tuple[object, ...], int] = {}
         self._made: dict[int, int] = {}  # value of the method to value of the graph, latest last
-        self._latest: dict[Allocation, int] = {}  # which of them was written last to a place
+        # place in memory to the value of the method last written there
+        self._latest: dict[Allocation, int] = {}
         self._constants: dict[tuple[object, ...], int] = {}
 
     def fits(self, call: DelegateCall, graph: Graph) -> bool:
-        """Tell whether the inputs of a delegate match what the ones before it compute."""
+        """Return whether the inputs of a delegate match the outputs of the delegates before it."""
         on_host = read_on_host(graph)
         return all(
             self._agree(made, graph.values[value_id], self._is_view(index))
@@ -239,7 +241,7 @@ class _DelegateRun:
         return given.dims == taken.dims and self._conversion(given, taken) is not None
 
     def _conversion(self, given: Tensor, taken: Tensor) -> str | None:
-        """Return the op that converts a tensor as the host would; "" if none is needed."""
+        """Return the op that converts a tensor as the host would; "" if no conversion is needed."""
         if given.dtype == taken.dtype:
             return ""
         if taken.dtype.holds_stored(given.dtype):
@@ -286,7 +288,7 @@ class _DelegateRun:
             args = tuple(number(value_id) for value_id in op.args)
             self._ops.append(replace(op, index=len(self._ops), args=args, place=place))
         for index, value_id in zip(call.args[len(graph.inputs) :], graph.outputs, strict=True):
-            self._made.pop(index, None)  # it is the latest again
+            self._made.pop(index, None)  # moves the value to the end: it is the latest again
             self._made[index] = number(value_id)
             if (at := place_of(self.plan, index)) is not None:
                 self._latest[at] = index
@@ -307,7 +309,7 @@ class _DelegateRun:
         return self.bound[key]
 
     def _taken(self, index: int, value_id: int) -> int:
-        """Return the graph value of an input; if it has none yet, `value_id` becomes it."""
+        """Return the graph value of an input; a new input gets `value_id`."""
         made = self._source(index)
         if made is not None:
             become = self._viewed if self._is_view(index) else self._cast
@@ -315,7 +317,7 @@ class _DelegateRun:
         value = self._values[value_id]
         key: tuple[object, ...] = (index,)
         if isinstance(value, Tensor):
-            # Integers of several widths are stored alike: they are one input.
+            # Integers of several widths are stored alike, so they are the same input.
             dtype = value.dtype
             key = (index, dtype.name if dtype.is_float else dtype.stored, value.dims)
         if key not in self._inputs:
@@ -343,7 +345,7 @@ class _DelegateRun:
         return value_id
 
     def _shared_constants(self, graph: Graph, shift: int) -> dict[int, int]:
-        """Use an earlier delegate's constants where they are equal: a graph has each once."""
+        """Use an earlier delegate's equal constants: a graph has each constant once."""
         shared: dict[int, int] = {}
         new: dict[tuple[object, ...], int] = {}
         for value_id, key in _constants(graph):
@@ -357,7 +359,7 @@ class _DelegateRun:
     def join(self, needed: Collection[int]) -> _Joined:
         outputs = [index for index in self._made if index in needed] or list(self._made)[-1:]
         places = [p for index in outputs if (p := place_of(self.plan, index)) is not None]
-        if len(set(places)) == len(places):  # or else what is latest at a place comes last
+        if len(set(places)) == len(places):  # else the latest value at a place must come last
             outputs = _ordered(outputs, self.plan.outputs)
         by_index = list(zip(self.given, self._inputs.values(), strict=True))
         order = {index: at for at, index in enumerate(_ordered(self.given, self.plan.inputs))}
@@ -372,7 +374,7 @@ class _DelegateRun:
 
 
 def _ordered(indices: Sequence[int], first: Sequence[int]) -> list[int]:
-    """Values of a method in the order in which it takes or gives them; others come last."""
+    """Sort values of a method by their places in `first`; other values come last."""
     places = {index: at for at, index in reversed(list(enumerate(first)))}
     return sorted(indices, key=lambda index: places.get(index, len(first)))
 
@@ -385,12 +387,12 @@ def _shifted(value: Value, shift: int) -> Value:
 
 
 def read_on_host(graph: Graph) -> set[int]:
-    """Tensors of which the host reads elements: only what is given from outside can be one."""
+    """Return the tensors of which the host reads elements; only inputs of the graph can be such."""
     return {call.args[0] for call in graph.calls if call.name == SELECT_AS_SYMINT}
 
 
 def _constants(graph: Graph) -> Iterator[tuple[int, tuple[object, ...]]]:
-    """Values that hold bytes of the file and never change, with what makes two of them one."""
+    """Yield constant values with the key under which equal constants are merged."""
     written = Dataflow.of(graph).volatile | set(graph.inputs)
     for transfer in constant_transfers(graph):
         target = transfer.target

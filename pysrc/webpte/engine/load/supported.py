@@ -1,4 +1,4 @@
-"""Refuses files that hold what this runtime cannot run."""
+"""Refuses files that this runtime cannot run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMPLEX = (
     "complex numbers have no type in the file format: compute with real and imaginary parts as two "
     "tensors"
 )
-# What to do about operators that cannot be supported, by their names.
+# Advice about operators that cannot be supported, by operator name.
 _ADVICE = {
     "update_and_attend": _CACHE,
     "_conj_physical": _COMPLEX,
@@ -26,7 +26,7 @@ _ADVICE = {
 
 
 def check_supported(contents: Contents) -> None:
-    """Raise for everything that could not run, all at once, before anything is allocated."""
+    """Raise an error with everything that could not run, before anything is allocated."""
     for method in contents.methods.values():
         for delegate in method.plan.delegates:
             if delegate.id != BACKEND:

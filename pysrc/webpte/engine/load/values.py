@@ -1,7 +1,7 @@
-"""The live values of one call of a method: arrays, numbers, and tensors that stayed on the GPU.
+"""The live values of a method's call: arrays, numbers, and tensors that stayed on the GPU.
 
 The exporter leaves out a view whose tensor shares planned memory with its source: nothing writes
-that value. Reading it returns what was written last to the same place, in the value's shape.
+such a view. Reading it returns the value written last to the same place, in the view's shape.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from webpte.errors import ExecutionError
 
 
 class Values:
-    """Value index to live value. `state` outlives the call, and changes only when it succeeds."""
+    """Live values by index. `state` outlives the call, and changes only when the call succeeds."""
 
     def __init__(self, plan: ExecutionPlan, state: State) -> None:
         self._plan = plan
         self._state = state
         self._written: dict[int, Any] = {}
-        self._latest: dict[Allocation, int] = {}  # which value was written last to a place
+        self._latest: dict[Allocation, int] = {}  # the value last written to each place
         self._made: list[GpuTensor] = []
         self._initial = {index: cell.array for index, cell in state.items()}
         for index, array in self._initial.items():
@@ -50,7 +50,7 @@ class Values:
             self._latest[place] = index
 
     def keep_state(self) -> None:
-        """Keep what a successful call wrote to mutable buffers, for the next call."""
+        """Keep for the next call the values that a successful call wrote to mutable buffers."""
         for index, cell in self._state.items():
             array = self._written.get(index)
             if array is not None and array is not self._initial[index]:
@@ -80,7 +80,7 @@ class Values:
         return viewed
 
     def known(self, indices: Iterable[int]) -> list[Any]:
-        """Return the written ones of these values, and of the tensors in lists among them."""
+        """Return the live values at these indices, and in lists among them, as far as written."""
         found: list[Any] = []
         for index in indices:
             value = self._plan.values[index]
@@ -123,7 +123,7 @@ def place_of(plan: ExecutionPlan, index: int) -> Allocation | None:
 
 
 def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) -> set[int]:
-    """Return these values, and the possible sources of those that are views."""
+    """Return these values, and the possible sources of the views among them."""
     views = [index for index in indices if index not in writes]
     places = {place_of(plan, index) for index in views} - {None}
     sources = {index for index in range(len(plan.values)) if place_of(plan, index) in places}
@@ -131,7 +131,7 @@ def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) 
 
 
 def host_values(plan: ExecutionPlan, state: Collection[int], writes: Writes) -> set[int]:
-    """Return the values that the host reads; what only delegates read can stay on the GPU."""
+    """Return the values that the host reads; values read by delegates alone can stay on the GPU."""
     needed = set(state)
     for instruction in plan.instructions:
         if isinstance(instruction, KernelCall):

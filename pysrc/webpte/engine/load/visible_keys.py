@@ -1,7 +1,7 @@
-"""The keys that a computed mask shows, told from the calls that compute it.
+"""Derives the keys that a computed mask shows from the calls that compute the mask.
 
 Exporters compute masks from positions: a query at position p sees the keys c with p - c in some
-range, 0 to infinity if it is causal, 0 to w - 1 with a window of w keys. The calls are followed
+range, 0 to infinity for a causal mask, 0 to w - 1 for a window of w keys. The calls are followed
 from the mask to the position that the program is given, so nothing is assumed about their order.
 """
 
@@ -26,7 +26,7 @@ NOT = ("aten.bitwise_not.default", "aten.logical_not.default")
 
 @dataclass(frozen=True)
 class RelativeKeys:
-    """The keys that are `low` to `high` positions before a query, or with `others` all but them."""
+    """The keys that are `low` to `high` positions before a query; `others`: all keys but these."""
 
     low: float
     high: float
@@ -41,13 +41,13 @@ class RelativeKeys:
         return replace(self, others=not self.others)
 
     def and_(self, other: RelativeKeys) -> RelativeKeys | None:
-        """Return what both have; None if that is not known."""
+        """Return the intersection of two key ranges, or None if it is not a range."""
         if self.others or other.others:
             return None
         return RelativeKeys(max(self.low, other.low), min(self.high, other.high))
 
     def or_(self, other: RelativeKeys) -> RelativeKeys | None:
-        """Return what one of them has; None if that is not known."""
+        """Return the union of two key ranges, or None if it is not a range."""
         neither = self.inverse.and_(other.inverse)
         return None if neither is None else neither.inverse
 
@@ -69,10 +69,10 @@ class AffinePositions:
 
 
 class VisibleKeys:
-    """Reads masks (tokens, positions) of a graph whose first token is at position `start`."""
+    """Reader of masks (tokens, positions) of a graph whose first token is at position `start`."""
 
     def __init__(self, graph: Graph, scalars: Mapping[int, float], start: int, keys: int) -> None:
-        """`scalars` are the constants of one number, `start` is a tensor, `keys` their number."""
+        """Take `scalars`, the constants of a single number, and the number of `keys`."""
         self._graph = graph
         self._flow = Dataflow.of(graph)
         self._scalars = scalars
@@ -80,7 +80,7 @@ class VisibleKeys:
         self._keys = keys
 
     def seen(self, mask: int) -> RelativeKeys | None:
-        """Return the keys that a boolean tensor is true for, if they are known."""
+        """Return the keys for which a boolean tensor is true, if they are known."""
         call = self._writer(mask)
         if call is None:
             return None
@@ -95,7 +95,7 @@ class VisibleKeys:
         return self._compared(call)
 
     def shown(self, mask: int) -> RelativeKeys | None:
-        """Return the keys that a mask of 0 and -inf, which is added, does not hide."""
+        """Return the keys that an added mask of 0 and -inf does not hide."""
         call = self._writer(mask)
         if call is None or call.name != WHERE:
             return None
@@ -114,7 +114,8 @@ class VisibleKeys:
         if left is None or right is None:
             return None
         found = left.plus(right, -1)
-        if (found.rows, found.columns) == (-1, 1):  # turned round: -x < 0 is x > 0
+        # the comparison is turned round: -x < 0 is x > 0
+        if (found.rows, found.columns) == (-1, 1):
             found = AffinePositions().plus(found, -1)
             name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
         if (found.rows, found.columns) != (1, -1) or not self._is_mask(call.args[-1]):
@@ -132,7 +133,7 @@ class VisibleKeys:
         return len(dims) == 2 and dims[1] == self._keys
 
     def _numbers(self, value_id: int) -> AffinePositions | None:
-        """Return what a tensor of positions, or a number, is."""
+        """Return a tensor of positions, or a number, in terms of query and key positions."""
         value = self._graph.value(value_id)
         if isinstance(value, IntValue):
             return AffinePositions(more=value.value)
@@ -150,7 +151,7 @@ class VisibleKeys:
         return None if left is None or right is None else left.plus(right, SUM[call.name])
 
     def _spread(self, call: Call) -> AffinePositions | None:
-        """Return positions of queries, as a column, or those of keys, as a row."""
+        """Return positions of queries as a column, or positions of keys as a row."""
         source, dims = call.args[0], self._graph.tensor(call.args[-1]).dims
         if len(dims) != 2:
             return None
@@ -165,7 +166,7 @@ class VisibleKeys:
         return AffinePositions(rows=1) if given else None
 
     def _counts(self, value_id: int, count: int | None) -> bool:
-        """Tell whether a tensor is 0, 1, 2, .. up to a count, or to the live number of tokens."""
+        """Return whether a tensor is 0, 1, 2, .. up to a count, or to the live number of tokens."""
         call = self._writer(value_id)
         if call is None or call.name != ARANGE:
             return False

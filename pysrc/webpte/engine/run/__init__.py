@@ -1,1 +1,1 @@
-"""Executing a delegate: plan selection, input packing, submission, outputs."""
+"""Execution of a delegate: plan selection, input packing, submission, outputs."""

@@ -50,18 +50,18 @@ NOTHING: Mapping[int, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Stages:
-    """A method on its way from the file to the device, and its state there."""
+    """The stages of a method from the file to the device, and its state on the device."""
 
     file: MethodContents
-    folded: MethodContents  # without what constants determine
+    folded: MethodContents  # with calls of constants computed, and dead branches removed
     planned: MethodContents
     state: State
 
 
 class Build:
-    """Methods with their delegates and state. Calls hold a lease on `lifetime`.
+    """A program's methods with their delegates and state; each call holds a lease on `lifetime`.
 
-    `device` is "numpy", or what the kernels run on.
+    `device` is "numpy", or the GPU device that the kernels run on.
     """
 
     def __init__(
@@ -73,10 +73,11 @@ class Build:
     ) -> None:
         self.device = device
         self.options = options
-        self.info = DeviceInfo("numpy")  # of the device, with the options applied
-        self.contents: Contents | None = None  # that it was made of
+        self.info = DeviceInfo("numpy")  # the device's info, with the options applied
+        self.contents: Contents | None = None  # the program that the build was made of
         self.lifetime = Lifetime()
-        self.tuning = asyncio.Lock()  # two runs at once would time each other's kernels
+        # held while tuning: two runs at once would time each other's kernels
+        self.tuning = asyncio.Lock()
         self.methods: dict[str, Method] = {}
         self.stages: dict[str, Stages] = {}
         self._strict = strict
@@ -96,9 +97,10 @@ class Build:
         options: Options = AS_SUITS,
         shares: bool = True,
     ) -> Build:
-        """Build everything on the device; free it again if any of it fails.
+        """Build all methods on the device; free everything again if any step fails.
 
-        It `shares` constants with other programs of the device; otherwise all are read again.
+        With `shares`, constants that the device holds for other programs are used; without, all
+        constants are read again.
         """
         store = ConstantStore.of(device) if shares and not isinstance(device, str) else None
         build = cls(device, strict, options, store)
@@ -144,10 +146,10 @@ class Build:
         )
 
     async def derive(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `make`, which is awaited once for each key.
+        """Await `make` once for each key, and return its result.
 
-        The result is kept with the build: a delegate, or an object with `delegates`, counts as one
-        of the build, and waits with it (`quiet`).
+        The build keeps the result: a delegate (or an object with `delegates`) is listed with the
+        delegates of the build, and `quiet` waits for its calls, too.
         """
         async with self._deriving:
             if key not in self._derived:
@@ -155,21 +157,21 @@ class Build:
             return cast("T", self._derived[key])
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the result of `make`, which is called once for each key; kept as by `derive`."""
+        """Call `make` once for each key, and return its result, kept as in `derive`."""
         if key not in self._derived:
             self._derived[key] = make()
         return cast("T", self._derived[key])
 
     def derived(self, key: Hashable) -> Any:
-        """Return the object that `derive` or `keep` has for a key; None if there is none yet."""
+        """Return the object that `derive` or `keep` made for a key, or None."""
         return self._derived.get(key)
 
     def drop(self, unused: Callable[[Any], bool]) -> None:
-        """Forget derived objects for which `unused` is true; their memory is theirs to free."""
+        """Forget the derived objects for which `unused` is true, without freeing their memory."""
         self._derived = {key: one for key, one in self._derived.items() if not unused(one)}
 
     def only_graph(self, method: Method) -> Graph | None:
-        """Return the graph of a method that is one delegate; None if the method is more or less."""
+        """Return the graph of a method that is a single delegate and no other step, else None."""
         graphs = _graphs(self.stages[method.info.name].planned)
         return graphs[0] if len(graphs) == 1 and method.only_delegate is not None else None
 
@@ -180,7 +182,7 @@ class Build:
         lifetime: Lifetime,
         borrowed: Mapping[int, int] = NOTHING,
     ) -> GpuDelegate:
-        """Build a delegate of a graph as `like` was built, with the constants of the program.
+        """Make a delegate of a graph on the device of `like`, with the constants of the program.
 
         borrowed  buffers for values of the graph that the delegate does not allocate itself
         """
@@ -197,7 +199,7 @@ class Build:
         )
 
     async def share_state(self, body: GpuDelegate, graph: Graph, purpose: str) -> GpuDelegate | str:
-        """Return a delegate of a graph with the state and constants of another, or why not."""
+        """Return a delegate of a graph with the state and constants of `body`, or why not."""
         state = Dataflow.of(body.graph).state
         borrowed = {value_id: body.memory.buffer_of(value_id) for value_id in state}
         try:
@@ -209,7 +211,7 @@ class Build:
 
     @property
     def delegates(self) -> Iterator[Delegate]:
-        """All delegates, method by method."""
+        """All delegates of the program, method by method."""
         return (delegate for found in self._delegates_of.values() for delegate in found)
 
     @property
@@ -218,7 +220,7 @@ class Build:
         return self._library
 
     def delegates_of(self, method: str) -> list[Delegate]:
-        """Return the delegates of one method, by index."""
+        """Return the delegates of a method, by index."""
         return self._delegates_of[method]
 
     @property
@@ -227,30 +229,30 @@ class Build:
 
     @property
     def all_gpu_delegates(self) -> list[GpuDelegate]:
-        """The delegates of methods, then those that were derived from them."""
+        """The GPU delegates of the methods, then the delegates that were derived from them."""
         made = (_delegates_in(one) for one in self._derived.values())
         return [*self.gpu_delegates, *(delegate for found in made for delegate in found)]
 
     @property
     def allocated(self) -> dict[int, int]:
-        """GPU buffers by number, with their bytes."""
+        """Size in bytes of each GPU buffer, by number."""
         holders = self.all_gpu_delegates
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     @asynccontextmanager
     async def quiet(self) -> AsyncIterator[None]:
-        """Wait until no call is being prepared or under way on the host, and let none begin."""
+        """Hold off new calls inside the block, once all calls under way on the host have ended."""
         async with self._deriving, AsyncExitStack() as turns:
             locks = {id(method.turn): method.turn for method in self.methods.values()}
             for lock in locks.values():
                 await turns.enter_async_context(lock)
             by_lock = {id(delegate.lock): delegate for delegate in self.all_gpu_delegates}
-            for delegate in by_lock.values():  # some take turns
+            for delegate in by_lock.values():  # delegates that share state share a lock
                 await turns.enter_async_context(delegate.turn())
             yield
 
     def placements(self) -> list[Placement]:
-        """List where every operator of every method runs, with the host's time."""
+        """List the placement of every operator of every method, with its time on the host."""
         rows = []
         for name, method in self.methods.items():
             counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
@@ -270,16 +272,16 @@ class Build:
         return rows
 
     def end(self, why: str) -> None:
-        """Refuse calls from now on; everything is freed when the last one has ended."""
+        """Refuse further calls because of `why`; free everything when the last call has ended."""
         self.lifetime.end(why)
 
 
 async def _on_gpu(
     method: MethodContents, state: State, device: DeviceInfo, others: Collection[Cell]
 ) -> tuple[Stages, State]:
-    """Fold, offload and stitch a method; returns it with the state that stays on the host.
+    """Fold, offload and stitch a method; returns the method with the state that stays on the host.
 
-    `others` is state of the other methods.
+    `others` is the state of the other methods.
     """
     folded, state = await fold(method, state)
     stitched = stitch(offload(folded, state, device, others), state, device)
@@ -288,7 +290,7 @@ async def _on_gpu(
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
-    """Return the device info for these options, with the tuned configs of the adapter."""
+    """Return the device info for these options, with the tile configs tuned for the adapter."""
     choices = await kept_choices(info) if options.tuned else ()
     return replace(applied_to(options, info), choices=choices)
 
@@ -299,7 +301,7 @@ def _delegates_in(derived: Any) -> Iterable[GpuDelegate]:
 
 
 def _kind(graph: Graph, value_id: int) -> tuple[str, Dims, bool]:
-    """Return what has to agree where two graphs share a tensor of state."""
+    """Return the properties that must agree where two graphs share a tensor of state."""
     tensor = graph.tensor(value_id)
     return tensor.dtype.name, tensor.dims, value_id in Dataflow.of(graph).state
 

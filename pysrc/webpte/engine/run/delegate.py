@@ -1,4 +1,4 @@
-"""One delegate's graph on a GPU device: built once, then run at any shapes it takes."""
+"""A delegate's graph on a GPU device: built once, then run at any shapes that the graph allows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from webpte.engine.run.submission_queue import PreparedRun, SubmissionQueue
 
 # Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
 MAX_PLANS = 32
-NO_BUFFER = -1  # of a tensor that nothing reads
+NO_BUFFER = -1  # Memory bound in place of tensors that nothing reads.
 
 
 class GpuDelegate:
@@ -68,7 +68,7 @@ class GpuDelegate:
         self.lifetime = lifetime
         self.live = LiveState(graph)  # shapes and SymInts of the last run
         self.planner = Planner(graph, self.live, ops, storage, self.info.target)
-        self.symints = graph.used_symints()  # those that are uploaded with every run
+        self.symints = graph.used_symints()  # SymInts uploaded with every run
         self.symint_sources = symint_sources(graph, ops)
         self._on_host = {source.input for source in self.symint_sources}
         shared = shareable(graph, self._transfers, storage)
@@ -87,13 +87,15 @@ class GpuDelegate:
         self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))
         self.lock = asyncio.Lock()
         self._plain_turn = _DelegateTurn(self, None)
-        self._configs = self.info.choices  # of the last run: during a trial not the chosen ones
-        self.tunables: dict[int, tuple[Tunable, ...]] = {}  # by call, in the last trial
+        # configs of the last run: during a trial not the chosen configs
+        self._configs = self.info.choices
+        # tile configs to choose from, by call, as found in the last trial
+        self.tunables: dict[int, tuple[Tunable, ...]] = {}
         self._tunables_of: DevicePlan | None = None
         self.transfers = 0
         self.kept_inputs = kept_inputs(graph)
-        self.kept_writes = 0  # runs that may have changed what the memory of these inputs holds
-        self.sampled_writes = 0  # that number at the last run with a sampler, of any kind
+        self.kept_writes = 0  # runs that may have changed the memory of the kept inputs
+        self.sampled_writes = 0  # `kept_writes` at the last run with a sampler of any kind
 
     @classmethod
     async def create(
@@ -109,12 +111,12 @@ class GpuDelegate:
         fused: bool = True,
         info: DeviceInfo | None = None,
     ) -> GpuDelegate:
-        """Allocate, compile and upload constants; free everything if any of it fails.
+        """Allocate, compile and upload constants; free everything if any step fails.
 
-        Delegates with one store of `constants` share those that they have in common: by default
-        none with others. Memory stays
-        for the `lifetime`, by default one that `close` ends. `borrowed` maps inputs to buffers of
-        others. Without `fused` no calls are fused. `info` overrides the info of the device.
+        Delegates with the same store of `constants` share equal constants; by default a delegate
+        shares with no other. Memory stays for the `lifetime`, by default until `close`. `borrowed`
+        maps inputs to buffers of other owners. Without `fused` no calls are fused. `info` overrides
+        the info of the device.
         """
         lifetime = lifetime or Lifetime()
         store = constants or ConstantStore()
@@ -132,8 +134,8 @@ class GpuDelegate:
     async def _build(self, progress: Progress | None) -> None:
         self.plans.lower()
         await self.memory.allocate()
-        # The GPU process compiles while this one reads the file. Both end before either's error
-        # is raised: what is still under way cannot be given back.
+        # The GPU process compiles while Python reads the file. Both tasks end before an error of
+        # either is raised: memory of a task still under way cannot be given back.
         dispatches = self.planner.dispatches()
         compiling = asyncio.ensure_future(self.factory.compile(dispatches, progress))
         try:
@@ -169,9 +171,9 @@ class GpuDelegate:
                 pass
 
     def select_configs(self, trial: TunedConfigs | None = None) -> None:
-        """Lower for the chosen tile configs, or for those on trial; needs the lock.
+        """Lower for the chosen tile configs, or the configs on trial; the caller holds the lock.
 
-        Every run selects its own, so no other run ever sees configs that are on trial.
+        Every run selects its configs anew, so no other run ever sees configs that are on trial.
         """
         wanted = self.info.choices if trial is None else trial
         if self._configs is not wanted:
@@ -200,12 +202,12 @@ class GpuDelegate:
         return self.guard.has_state
 
     async def save_state(self) -> Callable[[], None]:
-        """Return a function that restores the state as it is now; for callers that run alone."""
+        """Return a function that restores the present state; for callers that run alone."""
         with self.lifetime.lease():
             return await self.guard.save()
 
     async def run(self, request: RunRequest) -> list[Any]:
-        """Run once: a tensor or an int per output. After an error all is as before."""
+        """Run once: a tensor or an int per output. An error leaves the state unchanged."""
         with self.lifetime.lease():
             async with self.turn(request.dry_run):
                 run = await self.prepare(request)
@@ -220,11 +222,11 @@ class GpuDelegate:
         return self._plain_turn if dry_run is None else _DelegateTurn(self, dry_run.configs)
 
     def take_turns_with(self, other: GpuDelegate) -> None:
-        """Let no run of one begin in a turn of the other, whose state this one has, too."""
+        """Share the lock and state guard of a delegate with the same state."""
         self.lock, self.guard = other.lock, other.guard
 
     async def prepare(self, request: RunRequest) -> PreparedRun:
-        """Do everything of a run that comes before its submission; only during its turn."""
+        """Do all steps of a run that come before its submission; the caller has the turn."""
         started = perf_counter()
         plan = self.plans.last_if_same(request)
         if plan is None:
@@ -240,14 +242,14 @@ class GpuDelegate:
         return await self.queue.prepare(plan, request, started)
 
     def _are_kept(self, inputs: Sequence[Input]) -> bool:
-        """Tell whether the inputs that steps have in common are those that are there already."""
+        """Return whether the kept inputs of a step are the arrays already in their memory."""
         given = dict(zip(self.graph.inputs, inputs, strict=True))
         kept = [given[i] for i in self.kept_inputs]
         pairs = zip(kept, self.kept_tensors(), strict=True)
         return all(isinstance(a, DeviceTensor) and a.buffer == b.buffer for a, b in pairs)
 
     def kept_tensors(self) -> list[DeviceTensor]:
-        """Return the inputs that steps have in common, where and in which shapes they are now."""
+        """Return the inputs shared by all steps of a decoder, at their places, in their shapes."""
         tensors = [self.graph.tensor(i) for i in self.kept_inputs]
         return [
             DeviceTensor(
@@ -260,11 +262,11 @@ class GpuDelegate:
         ]
 
     def may_spoil_state(self, run: PreparedRun) -> bool:
-        """Tell whether a run can fail after some of its kernels have written state."""
+        """Return whether a run can fail after some of its kernels have written state."""
         return run.plan.can_fail_late and self.has_state
 
     async def _run_guarded(self, run: PreparedRun) -> list[Any]:
-        """Run in this turn to the end, and put state back after an error or a dry run."""
+        """Run to the end within this turn, and restore state after an error or a dry run."""
         try:
             async with self.guard.guarding(run.request.dry_run is not None):
                 submission = await self.queue.submit(run)
@@ -286,23 +288,23 @@ class GpuDelegate:
 
     @property
     def ended(self) -> float:
-        """When the last run ended, by `perf_counter`."""
+        """The time, by `perf_counter`, at which the last run ended."""
         return self.queue.ended
 
     @property
     def host_ms(self) -> dict[str, float]:
-        """Op name to milliseconds spent on the host, in all."""
+        """Milliseconds spent on the host since the start, by op name."""
         return self.queue.host_ms
 
     @property
     def host_ops(self) -> dict[str, int]:
-        """Ops that run on the host at the live shapes, with counts."""
+        """Number of calls that run on the host at the live shapes, by op."""
         return self.plans.host_ops
 
     def placements(self) -> dict[tuple[str, str], int]:
-        """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes.
+        """Number of calls at the live shapes, by (op or kernel, "gpu" | "alias" | "host").
 
-        The calls are those of the file: of a fused one, its parts.
+        The calls are the calls in the file: a fused call counts as its parts.
         """
         counts: dict[tuple[str, str], int] = {}
         for step in self.planner.calls:
@@ -316,7 +318,7 @@ class GpuDelegate:
         return counts
 
     def constants(self) -> dict[int, ConstantTransfer]:
-        """Map value ids to the constants that they start with."""
+        """Map value ids to their constants' initial contents."""
         return {transfer.target.id: transfer for transfer in self._transfers}
 
     @property
@@ -330,7 +332,7 @@ class GpuDelegate:
 
     @property
     def allocated(self) -> dict[int, int]:
-        """GPU buffers by number, with their bytes."""
+        """Size in bytes of each GPU buffer, by number."""
         return self.memory.allocated
 
     @property
@@ -342,7 +344,7 @@ class GpuDelegate:
         return self.planner.lowerings
 
     def close(self) -> None:
-        """End its lifetime: everything is freed once the calls under way have ended."""
+        """End the delegate's lifetime: everything is freed once the calls under way have ended."""
         self.lifetime.end("the delegate was closed")
 
     def _free(self) -> None:
@@ -351,7 +353,7 @@ class GpuDelegate:
 
 
 class _DelegateTurn(AbstractAsyncContextManager[None]):
-    """One run's turn on a delegate, with its tile configs and with state put back."""
+    """A run's turn on a delegate: selects the tile configs, and restores state at the end."""
 
     __slots__ = ("_delegate", "_trial")
 

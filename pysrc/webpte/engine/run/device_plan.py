@@ -1,7 +1,7 @@
 """Builds device plans: the records at one shape signature as commands that a device replays.
 
-A plan is one segment, unless some op has to run on the host: then the segment ends there, the op's
-inputs are read back, and its outputs are uploaded with the next segment.
+A plan is a single segment unless some op has to run on the host: then the segment ends before the
+op, the op's inputs are read back, and its outputs are uploaded with the next segment.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from webpte.errors import GraphError, ShaderError
 
 @dataclass(frozen=True)
 class Segment:
-    """One replay, and the op that runs on the host after it, if there is one.
+    """A replay, and the op that runs on the host after it, if any.
 
-    The last segment has the index flags of all kernels of the plan; if there are any, the word for
-    faults is the last thing that is read back.
+    The last segment has the index flags of all kernels of the plan; if there are any, the last
+    bytes read back are the word for faults.
     """
 
     handle: int
     payload: Payload
     outputs: tuple[Output, ...]
     labels: tuple[str, ...]
-    calls: tuple[int, ...]  # by label, the call of the graph that it is for
+    calls: tuple[int, ...]  # by label, the graph's call that a dispatch is for
     host: PlannedCall | None
     faults: tuple[IndexFlag, ...]
     uploads: tuple[Upload, ...]
@@ -58,12 +58,12 @@ class Segment:
     result_bytes: int
 
     def raised_flag(self, result: bytes) -> IndexFlag | None:
-        """Return the flag of the call that met an index out of range, if one did."""
+        """Return the flag of the call that met an index out of range, or None."""
         number = int.from_bytes(result[-INDEX_FLAG_BYTES:][:4], "little") if self.faults else 0
         return next((fault for fault in self.faults if fault.number == number), None)
 
 
-# Live dims of each input tensor, and whether it is on the GPU already.
+# Live dims of each input tensor, and whether the tensor is on the GPU already.
 Signature = tuple[tuple[Dims, bool], ...]
 PlanKey = tuple[
     Signature, tuple[Dispatch | PlannedCall, ...], tuple[Dims, ...], tuple[SymIntBound, ...]
@@ -72,20 +72,22 @@ PlanKey = tuple[
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """Everything that one shape signature needs to run."""
+    """The commands and checks for a run at a single shape signature."""
 
     segments: tuple[Segment, ...]
     bounds: tuple[SymIntBound, ...]
     key: PlanKey
     state: PlannerState
     memory: PlanMemory
-    has_unchecked_indices: bool = False  # of tensors of indices, some that only the GPU has seen
-    # Step batches that use this plan and another, by any key; each is destroyed before the plan.
+    # whether some tensors of indices have been seen by the GPU alone
+    has_unchecked_indices: bool = False
+    # Step batches that use this plan and another plan, by any key; each is destroyed before the
+    # plan.
     made_of_it: dict[object, Callable[[], None]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def is_one_replay(self) -> bool:
-        """Whether no op runs on the host between its kernels."""
+        """Whether all kernels run in a single replay, without an op on the host between them."""
         return len(self.segments) == 1
 
     @cached_property
@@ -110,7 +112,7 @@ class DevicePlan:
 
     @cached_property
     def host_dims(self) -> tuple[Dims, ...]:
-        """Dims of the inputs; only for a plan without `has_gpu_inputs`."""
+        """Dims of the inputs; only for a plan whose inputs are all on the host."""
         return tuple(dims for dims, _ in self.signature)
 
     @property
@@ -119,7 +121,7 @@ class DevicePlan:
 
 
 def index_flags_of(work: Iterable[Dispatch | PlannedCall]) -> Iterator[IndexFlag]:
-    """List the index flags that dispatches bind."""
+    """Yield the index flags that dispatches bind."""
     for item in work:
         bindings = item.bindings if isinstance(item, Dispatch) else ()
         yield from (binding for binding in bindings if isinstance(binding, IndexFlag))
@@ -146,7 +148,7 @@ SEEN_AS = {
 
 
 def check_types(record: Dispatch, shader: Shader, graph: Graph) -> None:
-    """Raise if a kernel declares a tensor as another type than it is stored as."""
+    """Raise if a kernel declares a tensor with a type that differs from the stored type."""
     *variables, _params = shader.variables
     for index, (binding, variable) in enumerate(zip(record.bindings, variables, strict=True)):
         if not isinstance(binding, int):
@@ -160,7 +162,7 @@ def check_types(record: Dispatch, shader: Shader, graph: Graph) -> None:
 
 
 class PlanFactory:
-    """Builds and destroys the plans of one delegate."""
+    """Maker of the plans of a delegate, which also destroys them."""
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class PlanFactory:
         self.pipelines: set[PipelineSpec] = set()
 
     def key(self, signature: Signature) -> PlanKey:
-        """Return a key: equal keys mean equal commands, shapes that are read back, and checks."""
+        """Return a key of the live shapes: equal keys, equal commands, read-backs and checks."""
         work = self._planner.work()
         crossing = [tensor.id for tensor in self._graph.tensor_outputs()]
         for item in work:
@@ -194,9 +196,9 @@ class PlanFactory:
     async def compile(
         self, records: Sequence[Dispatch], progress: Progress | None = None
     ) -> list[tuple[int, PipelineSpec]]:
-        """Compile a pipeline for each record; equal ones are compiled once.
+        """Compile a pipeline for each record, equal records only once.
 
-        By default the progress of the call under way is reported to.
+        Progress goes to `progress`, by default to the progress of the call under way.
         """
         progress = progress or call_progress()
         specs = []
@@ -215,7 +217,7 @@ class PlanFactory:
         return list(zip(ids, specs, strict=True))
 
     async def make(self, key: PlanKey) -> DevicePlan:
-        """Build the plan for the live shapes, of which `key` is the key."""
+        """Build the plan for the live shapes, whose key is `key`."""
         signature, work, _, bounds = key
         inputs = [self._graph.value(i) for i in self._graph.inputs]
         tensors = [value for value in inputs if isinstance(value, Tensor)]
@@ -269,7 +271,7 @@ class PlanFactory:
         clears: tuple[int, ...],
         faults: tuple[IndexFlag, ...] = (),
     ) -> Segment:
-        """Build a segment of these records, and the tensors to read back after them."""
+        """Build a segment of these records, which ends with the tensors to read back."""
         compiled = await self.compile([record for _, record in records])
         params = await memory.blocks([record.params for _, record in records])
         live = {i: self._memory.place(SymIntUniform(i)) for i in self._symints}

@@ -1,8 +1,8 @@
 """Restores the state of a delegate (caches, mutable buffers) after calls that fail.
 
-Most calls need nothing: all that can go wrong with them is checked before their one submission. A
-call that can still fail once its kernels have written state (an index that only the GPU has seen,
-an op on the host in the middle) works on state of which there is a copy, made on the GPU.
+Most calls need no copies: every possible error is found before their only submission. A call that
+can still fail once its kernels have written state (an index that only the GPU has seen, an op on
+the host in the middle) writes to state of which a copy was made on the GPU.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from webpte.errors import DeviceError
 
 
 class StateGuard:
-    """Saves and restores the tensors that keep their contents from call to call: `values`."""
+    """A delegate's copies of the tensors whose contents last from call to call: `values`."""
 
     def __init__(self, device: Device, memory: DelegateMemory, values: Sequence[int]) -> None:
         self._device = device
         self._memory = memory
         self._values = values
-        self._saves: list[GpuCopy] = []  # made on first use: most delegates need none
-        self.restore_pending = False  # whether state has still to be put back
+        # buffers for the copies, made on first use because most delegates need no copy
+        self._saves: list[GpuCopy] = []
+        self.restore_pending = False  # whether a restore failed and has to be repeated
 
     @property
     def has_state(self) -> bool:
         return bool(self._values)
 
     async def save(self) -> Callable[[], None]:
-        """Copy the state; returns a function that restores it. The copies are reused."""
+        """Copy the state to buffers that are reused; return a function that restores the state."""
         if not self._values:
             return lambda: None
         self.apply_pending_restore()
@@ -48,7 +49,7 @@ class StateGuard:
 
     @asynccontextmanager
     async def guarding(self, dry_run: bool = False) -> AsyncIterator[None]:
-        """Restore state if anything is raised inside, and after a dry run."""
+        """Restore state if the block raises an error, and after a dry run."""
         restore = await self.save()
         try:
             yield
@@ -59,16 +60,16 @@ class StateGuard:
             restore()
 
     def _restore(self) -> None:
-        """Restore the state; if that fails, the next run tries again.
+        """Restore the state; if the restore fails, the next run tries again.
 
-        Never raises: the error that led here matters more.
+        The function never raises: the error that made it necessary matters more.
         """
         self.restore_pending = True
         with contextlib.suppress(DeviceError):
             self.apply_pending_restore()
 
     def apply_pending_restore(self) -> None:
-        """Do a restore that failed before; no run may start without it."""
+        """Repeat a restore that failed before; no run may start without it."""
         if self.restore_pending:
             self._copy([GpuCopy(c.target, c.source, c.nbytes) for c in self._saves])
         self.restore_pending = False

@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: checks of inputs, the bytes of a replay, and tensors on the GPU."""
+"""Conversion of inputs and outputs: checks, the bytes of a replay, and tensors on the GPU."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Output:
 
 
 class Payload:
-    """The upload block of a segment: tensors by value id, then one block per SymInt."""
+    """The upload block of a segment: tensors by value id, then a block per SymInt."""
 
     def __init__(self, tensors: Sequence[tuple[Tensor, Dims]], symints: int) -> None:
         layout = PayloadLayout()
@@ -73,11 +73,11 @@ class Payload:
         return value_id in self._views
 
     def fill(self, value_id: int, array: np.ndarray, what: str) -> None:
-        """Copy an array into its place; integers must fit into what the GPU stores."""
+        """Copy an array to its place in the block; integers must fit the stored integer type."""
         self._views[value_id][...] = narrow_to_storage(array, self._dtypes[value_id], what)
 
     def symint_place(self, index: int) -> int:
-        """Return where in the block a SymInt is, by its place among them."""
+        """Return the offset in the block of the SymInt with this index."""
         return self.symint_offset + index * UNIFORM_ALIGNMENT
 
     def fill_symints(self, values: Sequence[int]) -> None:
@@ -85,13 +85,13 @@ class Payload:
 
 
 class PayloadLayout:
-    """Places parts one after the other, each aligned, so that every copy has whole words."""
+    """Layout of a buffer: parts in sequence, each aligned, so that every copy has whole words."""
 
     def __init__(self) -> None:
         self.nbytes = 0
 
     def add(self, nbytes: int) -> tuple[int, int]:
-        """Add a part; returns its offset and padded size."""
+        """Add a part; returns the part's offset and padded size."""
         offset, padded = self.nbytes, aligned(nbytes) if nbytes else 0
         self.nbytes += padded
         return offset, padded
@@ -117,7 +117,7 @@ def check_inputs(method: MethodInfo, inputs: Sequence[Any], device: Device | Non
 
 
 def _is_as_declared(info: TensorInfo, value: Any) -> bool:
-    """Tell whether an array is exactly as declared: the quick check for repeated calls."""
+    """Return whether an array is exactly as declared: the quick check for repeated calls."""
     return (
         type(value) is np.ndarray
         and value.dtype == DTYPES[info.dtype].numpy
@@ -165,7 +165,7 @@ def _check_gpu_tensor(
 
 
 def _of_buffer(info: TensorInfo, buffer: Any, device: Device, where: str) -> GpuTensor:
-    """Wrap a `GPUBuffer` that is given as it is; it must be exactly as large as the input."""
+    """Wrap a caller's `GPUBuffer` of exactly the input's size."""
     hint = "webpte.GpuTensor.from_buffer(buffer, dtype, shape) says what is in a buffer"
     if info.dynamic:
         raise InputError(f"{where}: the size of the input is not fixed; {hint}")
@@ -218,7 +218,7 @@ def _check_scalar(info: ScalarInfo, value: Any, where: str) -> Any:
 
 @dataclass(frozen=True)
 class OwnedOutputs:
-    """GPU memory of their own for the outputs that are placed as OWNED, in order."""
+    """The GPU tensors of a run's outputs with placement OWNED, in order."""
 
     sources: Sequence[DeviceTensor]
     tensors: Sequence[GpuTensor]
@@ -227,14 +227,14 @@ class OwnedOutputs:
     async def allocate(
         cls, device: Device, outputs: Sequence[Output], placements: Sequence[OutputPlacement]
     ) -> OwnedOutputs:
-        """Allocate a tensor for each output that is to be OWNED."""
+        """Allocate a tensor for each output with placement OWNED."""
         pairs = zip(outputs, placements, strict=True)
         sources = [output.tensor for output, place in pairs if place is OutputPlacement.OWNED]
         tensors = await allocate(device, [(t.dtype, t.stored, t.shape) for t in sources])
         return cls(sources, tensors)
 
     def copies(self, device: Device) -> list[GpuCopy]:
-        """List the copies from the delegate's memory."""
+        """List the copies from the delegate's memory to the tensors."""
         return [
             GpuCopy(source.buffer, lend(tensor, device).buffer, source.copy_bytes)
             for source, tensor in zip(self.sources, self.tensors, strict=True)
@@ -259,11 +259,12 @@ async def to_readable_inputs(
 ) -> list[Input]:
     """Read back the inputs on the GPU that the graph cannot take from there.
 
-    These are the ones that are needed `on_host`, and those whose elements are stored in another way
+    An input is read back if it is needed `on_host`, or if its elements are stored in another way
     than the graph stores them.
     """
     given: list[Input] = []
-    for value_id, value in zip(graph.inputs, inputs, strict=False):  # the count is checked later
+    # the number of inputs is checked later
+    for value_id, value in zip(graph.inputs, inputs, strict=False):
         if isinstance(value, OnGpu):
             tensor, stored = _on_device(value, device), graph.tensor(value_id).dtype.storage
             if value_id in on_host or tensor.stored != stored:
@@ -276,7 +277,7 @@ async def to_readable_inputs(
 def input_copies(
     inputs: Sequence[Input], graph: Graph, memory: DelegateMemory, device: Device
 ) -> list[GpuCopy]:
-    """List the copies of inputs on the GPU to where the graph reads them."""
+    """List the copies of inputs on the GPU to the places where the graph reads them."""
     copies = []
     for value_id, value in zip(graph.inputs, inputs, strict=True):
         if isinstance(value, OnGpu) and memory.holds(value_id):

@@ -1,4 +1,4 @@
-"""Everything that one delegate has on the device, and the resources for bindings of records."""
+"""Memory of a delegate on the device, and the resources for bindings of records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ScratchKey = tuple[str, int]
 
 
 class DelegateMemory:
-    """The buffers of one delegate: slots, live scalars, params and scratch. `free` frees them all.
+    """The buffers of a delegate: slots, live scalars, params and scratch. `free` frees them all.
 
-    `shared` are the slots whose contents are in `constants`, or will be. `borrowed` maps tensors to
-    buffers of others that hold them. No buffer is larger than `most_bytes`.
+    `shared` are the slots whose contents are or will be in `constants`. `borrowed` maps tensors to
+    buffers of other owners. No buffer is larger than `most_bytes`.
     """
 
     def __init__(
@@ -40,11 +40,12 @@ class DelegateMemory:
         self._borrowed = borrowed or {}
         self._shared = dict(shared)
         self._constants = constants
-        self._held: dict[ConstantKey, int] = {}  # shared buffers, some of them made by others
+        # shared buffers, by key; some were made by other delegates
+        self._held: dict[ConstantKey, int] = {}
         self._fresh: set[int] = set()
         self._storage = storage
         self._symint_index = {value_id: index for index, value_id in enumerate(symints)}
-        self._buffers: dict[int, int] = {}  # id to bytes
+        self._buffers: dict[int, int] = {}  # size in bytes, by buffer
         self._slots: list[int] = []
         self._scratch: dict[ScratchKey, int] = {}
         self._scratch_users: Counter[ScratchKey] = Counter()
@@ -54,7 +55,7 @@ class DelegateMemory:
         self.arena = ParamsArena(device)
 
     async def allocate(self) -> None:
-        """Allocate what every shape needs: one buffer per slot, one for the SymInts."""
+        """Allocate the memory for all shapes: a buffer per slot, and a buffer for the SymInts."""
         slots = {self._storage.slot_of[i]: buffer for i, buffer in self._borrowed.items()}
         for index, given in self._shared.items():
             key = self._shared[index] = await self._constants.same_bytes(given)
@@ -72,7 +73,7 @@ class DelegateMemory:
             (self.symint_buffer,) = await self.create([nbytes], uniform=True)
 
     def share_constants(self) -> None:
-        """Let other delegates use the constants: all of them are uploaded."""
+        """Offer the constants, which are all uploaded, to other delegates."""
         for index in self._shared.keys() & self._fresh:
             key, buffer = self._shared[index], self._slots[index]
             if self._constants.add(key, buffer):
@@ -80,24 +81,24 @@ class DelegateMemory:
                 del self._buffers[buffer]
 
     async def create(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        """Create buffers of this delegate, which are freed with it."""
+        """Create buffers of this delegate; `free` destroys them."""
         made = await self._device.create_buffers(sizes, uniform) if sizes else []
         self._buffers |= dict(zip(made, sizes, strict=True))
         return made
 
     def holds(self, value_id: int) -> bool:
-        """Tell whether a tensor has memory; one that nothing reads or returns has none."""
+        """Return whether a tensor has memory: something reads or returns the tensor."""
         return value_id in self._storage.slot_of
 
     def needs_upload(self, value_id: int) -> bool:
-        """Tell whether the memory of a constant is new, and has to be filled."""
+        """Return whether a constant still has to be copied to its newly allocated memory."""
         return self._storage.slot_of[value_id] in self._fresh
 
     def buffer_of(self, value_id: int) -> int:
         return self._slots[self._storage.slot_of[value_id]]
 
     def buffers_of(self, value_ids: Sequence[int]) -> dict[int, int]:
-        """Return the distinct buffers of some values, with their bytes."""
+        """Return the distinct buffers of some values, with their sizes in bytes."""
         slots = [self._storage.slots[self._storage.slot_of[i]] for i in value_ids if self.holds(i)]
         return {self._slots[slot.index]: slot.nbytes for slot in slots}
 
@@ -118,7 +119,7 @@ class DelegateMemory:
 
     @property
     def index_flag_word(self) -> Resource:
-        """The word for faults, once `faults` has allocated it."""
+        """The word for faults; `faults` must have allocated it."""
         assert self.index_flag_buffer is not None
         return Resource(self.index_flag_buffer, 0, INDEX_FLAG_BYTES)
 
@@ -129,7 +130,7 @@ class DelegateMemory:
         return Resource(self._absent, 0, aligned(0))
 
     async def take_scratch(self, key: ScratchKey) -> Resource:
-        """Memory that the plans which take it share; `release_scratch` as often as this."""
+        """Take scratch memory shared by the plans with this key; release it once per call."""
         if key not in self._scratch:
             (self._scratch[key],) = await self.create([key[1]])
         self._scratch_users[key] += 1
@@ -143,14 +144,14 @@ class DelegateMemory:
             self._device.destroy_buffers([buffer])
 
     def purposes(self) -> dict[int, str]:
-        """Map buffers without tensors to their purpose; copies of state are not among them."""
+        """Return the purpose of each buffer that holds no tensor, without the copies of state."""
         small = (self.symint_buffer, self.index_flag_buffer, self._absent)
         params = [*self.arena.allocated, *(buffer for buffer in small if buffer is not None)]
         return dict.fromkeys(params, "params") | dict.fromkeys(self._scratch.values(), "scratch")
 
     @property
     def allocated(self) -> dict[int, int]:
-        """Buffers by number, with their bytes."""
+        """Size in bytes of each GPU buffer, by number."""
         held = {buffer: key.nbytes for key, buffer in self._held.items()}
         return self._buffers | held | self.arena.allocated
 
@@ -166,7 +167,7 @@ class DelegateMemory:
 
 
 class PlanMemory:
-    """The memory that one plan needs beyond what all plans share, until `release`."""
+    """The memory of a plan beyond the memory that all plans share; `release` frees it."""
 
     def __init__(self, memory: DelegateMemory) -> None:
         self._memory = memory

@@ -43,13 +43,13 @@ from webpte.engine.run.request import Delegate, DryRun, Probe, RunRequest
 from webpte.engine.run.timings import Timings
 from webpte.errors import ExecutionError, InputError
 
-# Instructions per call: a loop that never ends must not hang the page.
+# Instructions per call: an endless loop must not hang the page.
 MAX_INSTRUCTIONS = 1_000_000
 
 
 @dataclass(frozen=True)
 class _MethodRun:
-    """One run of a method's instructions, with the values that they have computed so far."""
+    """A run of a method's instructions, with the values computed so far."""
 
     request: RunRequest
     values: Values
@@ -69,7 +69,7 @@ class _MethodRun:
 
 
 class Method:
-    """Runs one execution plan over its delegates and kernels; `device` is None without a GPU."""
+    """Runner of an execution plan with delegates and kernels; `device` is None without a GPU."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class Method:
         self._places = {id(i): place for place, i in enumerate(self._instructions)}
         self._is_long = sum(not isinstance(i, FreeCall) for i in self._instructions) > 1
         # State and borrowed tensors change with the next call, so calls run one at a time.
-        # A method that is one delegate alone leaves that to the delegate.
+        # A method that is a single delegate leaves the locking to the delegate.
         alone = not self._is_long and not any(cell.mutable for cell in state.values())
         self.turn: asyncio.Lock | nullcontext[None] = nullcontext() if alone else lock
         self._last_inputs: list[Any] | None = None
         self.kernel_ms: dict[str, float] = {}
-        # The delegate that is the whole method, if there is one: its outputs are the method's.
+        # The delegate, if it is the whole method: its outputs are the method's.
         self._only_call = self._find_only_call()
         only = self._only_call
         self.only_delegate = None if only is None else delegates[only.delegate_index]
@@ -131,10 +131,10 @@ class Method:
         outputs: OutputPlacement = OutputPlacement.HOST,
         dry_run: DryRun | None = None,
     ) -> RunRequest:
-        """Check inputs and build a request; a dry run without inputs takes those of the last call.
+        """Check inputs and build a request; a dry run without inputs uses the last call's.
 
-        Outputs are placed as HOST or OWNED. BORROWED is for runs whose effect on state is all that
-        matters: where it can, the run reads no outputs back.
+        Outputs are placed as HOST or OWNED. BORROWED is for runs whose only purpose is their effect
+        on state: such a run reads no outputs back if it can do without.
         """
         if dry_run is None:
             return RunRequest(self.take_inputs(inputs), outputs)
@@ -159,7 +159,7 @@ class Method:
             return await self._run_instructions(request)
 
     async def _run_only_delegate(self, request: RunRequest) -> tuple[Any, ...]:
-        """Run a method that is one delegate, whose outputs are the method's."""
+        """Run a method that is a single delegate, whose outputs are the method's."""
         assert self._only_call is not None
         assert self.only_delegate is not None
         try:
@@ -217,8 +217,8 @@ class Method:
 
     @asynccontextmanager
     async def _state_guard(self, is_dry: bool) -> AsyncIterator[None]:
-        """Put the state of delegates back after a dry run, and if a later step fails."""
-        # A GPU's delegate that is alone does this itself, and lets no other call come between.
+        """Restore the state of delegates after a dry run, and if a later step fails."""
+        # The delegate of a method without other steps does this itself, under its own lock.
         saves = self._is_long or (is_dry and self._device is None)
         stateful = [d for d in self._delegates if d.has_state] if saves else []
         restores = [await delegate.save_state() for delegate in stateful]
@@ -232,7 +232,7 @@ class Method:
                 restore()
 
     def _placement(self, index: int, on_gpu: bool, lendable: bool = False) -> OutputPlacement:
-        """Return where a value that a delegate computes is needed."""
+        """Return the placement of a value that a delegate computes."""
         if index in self._on_host or (index in self._returned and not on_gpu):
             return OutputPlacement.HOST
         if lendable and index not in self._returned:
@@ -257,7 +257,7 @@ class Method:
         )
 
     def _located(self, instruction: Instruction) -> AbstractContextManager[None]:
-        """Name the method and the step in errors that are raised inside."""
+        """Name the method and the step in errors that are raised inside the block."""
 
         def place(message: str) -> str:
             step = self._failed_step(instruction, message)
@@ -266,7 +266,7 @@ class Method:
         return located_in_call(place)
 
     def _failed_step(self, instruction: Instruction, message: str) -> str:
-        """Return the step that an error is about; errors of stitched delegates name it."""
+        """Return the name of the step that failed; a stitched delegate's error begins with it."""
         if isinstance(instruction, DelegateCall):
             for step in self._steps(instruction.delegate_index):
                 if message.startswith(f"{step}: "):
@@ -310,7 +310,7 @@ class Method:
             place = self._places[id(call)]
             results = await run.probe.run(delegate, inputs, place, alone=not self._is_long)
         else:
-            # What a delegate lends is gone with its next run, which may be in this very method.
+            # Borrowed outputs end with the delegate's next run, which may be in this same method.
             once = self._calls[call.delegate_index] == 1
             placements = [self._placement(index, run.on_gpu, lendable=once) for index in outputs]
             request = RunRequest(inputs, placements, run.request.dry_run, self._is_long)
@@ -360,10 +360,11 @@ class Method:
                 f"method {self.info.name!r}: {info.name} is a {type(value).__name__}, not a tensor"
             )
         with np.errstate(all="ignore"):
-            return np.array(value, dtype=DTYPES[info.dtype].numpy)  # a copy: state stays ours
+            # a copy, so that callers cannot write to the state
+            return np.array(value, dtype=DTYPES[info.dtype].numpy)
 
     async def _move_to_gpu(self, outputs: Sequence[Any], given: Sequence[Any]) -> tuple[Any, ...]:
-        """Move outputs to GPU memory that they share with no input and no other output."""
+        """Move outputs to GPU memory that no input and no other output shares."""
         theirs = [value for value in given if isinstance(value, GpuTensor)]
         ours: list[GpuTensor] = []
         moved = []

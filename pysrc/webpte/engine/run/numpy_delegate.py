@@ -1,4 +1,4 @@
-"""One delegate's graph on the NumPy references alone: no browser, no GPU, the same answers."""
+"""A delegate's graph on the NumPy references alone: no browser, no GPU, the same answers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from webpte.engine.run.request import RunRequest
 from webpte.engine.run.timings import Watch, watch_numpy
 from webpte.errors import ExecutionError
 
-_TURN_SECONDS = 0.05  # that runs may block the event loop, unless one op takes longer
+_TURN_SECONDS = 0.05  # longest time that runs block the event loop, unless an op takes longer
 
 
 class _EventLoopShare:
-    """Yields to the event loop every 50 ms, so that other tasks can run, or cancel this one.
+    """A pause every 50 ms, in which the event loop runs other tasks, or cancels the present task.
 
-    All delegates share one: a thousand short runs block the event loop as much as one long run.
+    All delegates share a single clock: a thousand short runs block the event loop as much as a long
+    run.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ _SHARE = _EventLoopShare()
 
 
 class NumpyDelegate:
-    """Walks the calls in order; tensors are arrays in their declared dtype."""
+    """A delegate that walks the calls in order; tensors are arrays in their declared dtype."""
 
     def __init__(self, graph: Graph, constants: dict[int, np.ndarray]) -> None:
         check_arity(graph)
@@ -60,7 +61,7 @@ class NumpyDelegate:
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
         self._checked = reference.CheckedCalls(graph)
-        # State: runs work on copies, which are kept when the run succeeds.
+        # State: runs work on copies, which replace the state when the run succeeds.
         self._state = Dataflow.of(graph).state & constants.keys()
         self.transfers = len(constants)
         self.executions = 0
@@ -78,9 +79,9 @@ class NumpyDelegate:
     def with_graph(
         self, graph: Graph, state: Mapping[int, np.ndarray] | None = None
     ) -> NumpyDelegate:
-        """Return a delegate of a graph with the same constants, and with this one's state.
+        """Return a delegate of a graph with the constants and the state of this delegate.
 
-        `state` is what it has for itself instead.
+        `state` replaces tensors of the state.
         """
         constants = self._constants
         return NumpyDelegate(graph, constants if state is None else {**constants, **state})
@@ -90,13 +91,13 @@ class NumpyDelegate:
         return len(self.graph.inputs)
 
     async def run(self, request: RunRequest) -> list[Any]:
-        """Run once: an array or an int per output, wherever the request places it."""
+        """Run once: an array or an int per output, for every placement in the request."""
         return await self.run_watched(request.inputs, watch_numpy(request.timings))
 
     async def run_watched(
         self, inputs: Sequence[np.ndarray | int], watch: Watch | None
     ) -> list[Any]:
-        """Run once; `watch` is called before every call, and what it returns after it."""
+        """Run once; `watch`, called before every call, returns a function to call after it."""
         if len(inputs) != len(self.graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"
@@ -112,7 +113,8 @@ class NumpyDelegate:
             room -= reference.run_reference(op, call, self.graph, live, arrays, room, self._checked)
             if done is not None:
                 done()
-            if not self._state and watch is None:  # a run that writes state is not broken off
+            # a run that writes state must not be cancelled midway
+            if not self._state and watch is None:
                 await _SHARE.rest()
         outputs = [
             live.symint(i) if self.graph.is_symint(i) else arrays[i].copy()
@@ -127,12 +129,12 @@ class NumpyDelegate:
         return bool(self._state)
 
     async def save_state(self) -> Callable[[], None]:
-        """Return a function that restores the state as it is now."""
+        """Return a function that restores the present state."""
         saved = {i: self._constants[i] for i in self._state}
         return lambda: self._constants.update(saved)
 
     def state_of(self, value_id: int) -> np.ndarray:
-        """Return a tensor of the state as it is now."""
+        """Return a tensor of the present state."""
         return self._constants[value_id]
 
     def set_state(self, arrays: Mapping[int, np.ndarray]) -> None:

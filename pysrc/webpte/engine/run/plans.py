@@ -1,8 +1,7 @@
-"""From the inputs of a run to the plan that runs it, as a transaction.
+"""Selection of the plan for a run, as a transaction.
 
-Shapes and SymInts are brought up to date, everything that can be wrong with them is checked, and
-only then is a plan looked up or made. If any of this fails, the live state, the steps and the plans
-are as they were before.
+Shapes and SymInts are updated, all inputs are checked, and only then is a plan looked up or made.
+If any step fails, the live state, the steps and the plans are unchanged.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from webpte.errors import ExecutionError, IndexRangeError, UnsupportedOpError
 
 
 class PlanCache:
-    """A cache of plans that destroys the least recently used; never the one used last."""
+    """A cache of plans that destroys the least recently used plan, but never the latest."""
 
     def __init__(self, destroy: Callable[[DevicePlan], None], most: int) -> None:
         self._destroy = destroy
         self._most = most
-        self._plans: dict[PlanKey, DevicePlan] = {}  # least recently used first
+        self._plans: dict[PlanKey, DevicePlan] = {}  # the least recently used first
         self._latest: dict[Signature, DevicePlan] = {}
 
     def __len__(self) -> int:
@@ -46,11 +45,11 @@ class PlanCache:
         return self._plans.get(key)
 
     def latest(self, signature: Signature) -> DevicePlan | None:
-        """Return the plan that inputs of these shapes had the last time."""
+        """Return the plan of the latest inputs of these shapes, or None."""
         return self._latest.get(signature)
 
     def use(self, plan: DevicePlan) -> None:
-        """Add a plan, or note that a cached one is used again."""
+        """Add a plan, or mark a cached plan as used."""
         self._plans.pop(plan.key, None)
         self._plans[plan.key] = plan
         self._latest[plan.key[0]] = plan
@@ -70,7 +69,7 @@ class PlanCache:
 
 
 class PlanSelector:
-    """Finds or builds the plan for each run of one delegate; one run at a time.
+    """Finds or builds the plan for each run of a delegate, for a single run at a time.
 
     `current` is the plan of the last run, or of the shapes in the file.
     """
@@ -108,7 +107,7 @@ class PlanSelector:
         self._check_strict()
 
     async def plan_declared_shapes(self) -> None:
-        """Build the plan for the shapes that the file declares, unless SymInts decide more."""
+        """Build the plan for the declared shapes, unless they depend on unknown SymInts."""
         if not self._planner.unsettled:
             tensors = [self._graph.tensor(i) for i in self._graph.inputs if self._is_tensor(i)]
             self._use(await self._plan(tuple((t.dims, False) for t in tensors)))
@@ -117,10 +116,10 @@ class PlanSelector:
         return not self._graph.is_symint(value_id)
 
     def last_if_same(self, request: RunRequest) -> DevicePlan | None:
-        """Return the current plan if only the contents of the arrays are new.
+        """Return the current plan if only the contents of the arrays differ from the last run.
 
-        Then there are no shapes to propagate, and nothing to check but indices, all of which are in
-        these arrays: what is submitted now cannot fail because of what is in a tensor.
+        Then there are no shapes to propagate, and only indices to check, all of which are in these
+        arrays: the submitted work cannot fail because of the contents of a tensor.
         """
         plan, inputs = self.current, request.inputs
         if plan is None or self._has_symints or plan.can_fail_late or plan.has_gpu_inputs:
@@ -135,7 +134,7 @@ class PlanSelector:
         return plan
 
     async def for_request(self, request: RunRequest) -> DevicePlan:
-        """Return the plan for these inputs, made the current one."""
+        """Return the plan for these inputs, and make it the current plan."""
         inputs = request.inputs
         if len(inputs) != len(self._graph.inputs):
             raise ExecutionError(
@@ -164,7 +163,7 @@ class PlanSelector:
             self.current = plan
 
     def _last_plan_for(self, signature: Signature) -> DevicePlan | None:
-        """Return the plan that inputs of these shapes had the last time, with its live state."""
+        """Return the plan of the latest inputs of these shapes, and restore its live state."""
         current, latest = self.current, self._cache.latest(signature)
         if current is not None and current.signature == signature:
             return current
@@ -175,7 +174,7 @@ class PlanSelector:
     async def _plan(
         self, signature: Signature, inputs: Sequence[Input] | None = None
     ) -> DevicePlan:
-        """Check everything, then find or build the plan for the live shapes."""
+        """Check all inputs, then find or build the plan for the live shapes."""
         self._check_strict()
         key = self._factory.key(signature)
         _, work, _, bounds = key
@@ -199,7 +198,7 @@ class PlanSelector:
 
     @property
     def host_ops(self) -> dict[str, int]:
-        """Ops that run on the host at the live shapes, with counts."""
+        """Number of calls that run on the host at the live shapes, by op."""
         counts: dict[str, int] = {}
         for item in self._planner.work():
             if isinstance(item, PlannedCall):
@@ -207,7 +206,7 @@ class PlanSelector:
         return counts
 
     def _check_indices(self, faults: Sequence[IndexFlag], inputs: Sequence[Input]) -> None:
-        """Raise for an index out of range in the tensors of indices that are arrays."""
+        """Raise if an array of indices among the inputs has an index out of range."""
         arrays = host_arrays(inputs, self._graph)
         for fault in faults:
             for value_id, size in fault.indices:

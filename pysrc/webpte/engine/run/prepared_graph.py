@@ -1,4 +1,4 @@
-"""A delegate's graph as it runs on a device: rewritten, with a place for each tensor."""
+"""Preparation of a delegate's graph for a device: rewritten, with memory for each tensor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def prepare_graph(
 ) -> PreparedGraph:
     """Check a graph and rewrite it for a device; nothing is allocated or read.
 
-    The memory of `borrowed` tensors belongs to others.
+    `borrowed` tensors get no memory: other owners hold it.
     """
     check_arity(graph)
     if info.has_f16:

@@ -1,4 +1,4 @@
-"""The request for one run, which a program hands to a method and a method to its delegates."""
+"""The request for a run, which a program hands to a method and a method to its delegates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from webpte.engine.run.timings import Timings
 
 
 class Probe(Protocol):
-    """Runs delegates call by call and records what they compute."""
+    """A recorder that runs delegates call by call and keeps the computed values."""
 
     async def run(
         self, delegate: object, inputs: Sequence[Any], place: int, *, alone: bool
     ) -> list[Any]:
-        """Run one delegate; `alone`: no other delegate of the method has state to restore."""
+        """Run a delegate that is step `place` of its method, and record its values."""
 
     def record_kernel(
         self, name: str, given: Sequence[Any], computed: Sequence[Any], place: int
@@ -27,7 +27,7 @@ class Probe(Protocol):
 
 @dataclass(frozen=True)
 class DryRun:
-    """A run that leaves state as it was: to time, to look inside, or to try other tile configs."""
+    """A run that does not change state: to time, to inspect, or to try other tile configs."""
 
     timings: Timings | None = None
     probe: Probe | None = None
@@ -35,10 +35,10 @@ class DryRun:
 
 
 class RunRequest(NamedTuple):
-    """Inputs, the placement of all outputs or of each, and the kind of run; None: a plain call.
+    """Inputs, a placement for all outputs or a placement for each, and the kind of run.
 
-    With `caller_restores` the delegate leaves it to its caller to put state back after a failure or
-    a dry run, because the caller's method has further steps.
+    `dry_run` is None for a plain call. With `caller_restores` the caller restores the state after a
+    failure or a dry run, because the caller's method has further steps.
     """
 
     inputs: Sequence[Any]
@@ -61,7 +61,7 @@ class Delegate(Protocol):
     def has_state(self) -> bool: ...
 
     async def save_state(self) -> Callable[[], None]:
-        """Return a function that restores the state as it is now; for callers that run alone."""
+        """Return a function that restores the present state; for callers that run alone."""
 
     async def run(self, request: RunRequest) -> list[Any]:
         """Run once; returns a tensor or an int per output."""

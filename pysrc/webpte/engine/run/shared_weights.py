@@ -1,10 +1,10 @@
-"""Constants that several delegates of a device read: uploaded once, in one buffer for all.
+"""Constants that several delegates of a device read: uploaded once, to a buffer for all.
 
 Methods that share weights (prefill and decode, say) have them once in the file, and programs that
-share weights have them in one file of data. Each distinct constant gets one buffer, which is freed
-when the last delegate that reads it is closed. One graph never shares a buffer with itself: every
-value of it has its own, also where two have equal bytes. A constant that a graph writes to (a
-cache) is that graph's alone.
+share weights have them in a common file of data. Each distinct constant gets a buffer, which is
+freed when the last delegate that reads the constant is closed. A graph never shares a buffer with
+itself: each of its values has a separate buffer, even where two values have equal bytes. A constant
+that a graph writes to (a cache) is not shared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from webpte.engine.rewrite.validate import ConstantTransfer
 class ConstantKey:
     """The key of constants that can share a buffer: bytes, conversion, and size of the buffer.
 
-    `copy` counts the values of one graph that are alike in all of this. `name` is that of the bytes
-    in the file: exporters name them by their hash.
+    `copy` numbers the values of a graph whose other fields are equal. `name` is the name of the
+    bytes in the file: exporters name bytes by their hash.
     """
 
     region: Region
@@ -38,19 +38,19 @@ class ConstantKey:
 
     @property
     def named(self) -> tuple[object, ...]:
-        """All that is known without reading the bytes."""
+        """The fields that are known without reading the bytes."""
         return self.name, self.region.size, self.convert, self.nbytes, self.copy
 
 
 def conversion(tensor: Tensor) -> str | None:
-    """Return the dtype to convert a constant from, if the GPU stores it as another; else None."""
+    """Return the dtype to convert a constant from, or None if the GPU stores the same dtype."""
     return None if tensor.dtype.name == tensor.dtype.stored else tensor.dtype.name
 
 
 def shareable(
     graph: Graph, transfers: Iterable[ConstantTransfer], storage: MemoryPlan
 ) -> dict[int, ConstantKey]:
-    """Map the slots that hold constants which nothing writes to, to their keys."""
+    """Return the keys of the slots whose constants nothing writes to."""
     written = Dataflow.of(graph).volatile | set(graph.inputs)
     copies: Counter[ConstantKey] = Counter()
     keys: dict[int, ConstantKey] = {}
@@ -67,7 +67,7 @@ def shareable(
 
 
 class ConstantStore:
-    """The shared constants of one device. Each is added once it is uploaded."""
+    """The shared constants of a device; each is added once it is uploaded."""
 
     def __init__(self) -> None:
         self._buffers: dict[ConstantKey, int] = {}
@@ -80,9 +80,9 @@ class ConstantStore:
         return _STORES.setdefault(device, cls())
 
     async def same_bytes(self, key: ConstantKey) -> ConstantKey:
-        """Return the key of a constant that is uploaded and has the same bytes; else this key.
+        """Return the key of an uploaded constant with the same bytes, or else the given key.
 
-        Bytes of other files are compared if they have the same name, and if that needs no network.
+        Bytes of other files are compared if they have the same name and need no network.
         """
         other = self._by_name.get(key.named)
         if key.name is None or key in self._buffers or other is None:
@@ -90,7 +90,7 @@ class ConstantStore:
         return other if await equal_bytes(key.region, other.region) else key
 
     def take(self, key: ConstantKey) -> int | None:
-        """Return the buffer of a constant that is uploaded already, and count one more user."""
+        """Return the buffer of an uploaded constant, and count a further user; else None."""
         if key in self._buffers:
             self._users[key] += 1
         return self._buffers.get(key)
@@ -105,7 +105,7 @@ class ConstantStore:
         return True
 
     def release(self, key: ConstantKey) -> int | None:
-        """Count one user less; returns the buffer if that was the last one."""
+        """Count one user less; returns the buffer if that user was the last."""
         self._users[key] -= 1
         if self._users[key]:
             return None

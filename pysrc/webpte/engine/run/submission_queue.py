@@ -1,8 +1,8 @@
-"""Runs the plans of one delegate: packs inputs, submits kernels, reads outputs back.
+"""Runs the plans of a delegate: packs inputs, submits kernels, reads outputs back.
 
 A run takes three steps: `prepare` does everything that can fail because of the request, `submit`
 hands the work to the device, and `Submission.outputs` waits. The caller keeps other runs of the
-delegate away during the first two; while one waits, others may be submitted.
+delegate away during the first two steps; during the third, other runs may be submitted.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _NOTHING_FIRST: tuple[Sequence[GpuCopy], bool] = ((), False)
 class PreparedRun:
     """A run that is checked, packed and allocated, but not submitted.
 
-    `placements` are those of the tensors among the outputs. Whoever goes no further with it calls
-    `owned.destroy`.
+    `placements` has a placement for each tensor among the outputs. A caller that does not submit
+    the run calls `owned.destroy`.
     """
 
     plan: DevicePlan
@@ -54,12 +54,13 @@ class Submission:
     queue: SubmissionQueue
     run: PreparedRun
     running: Awaitable[bytes]
-    symints: Sequence[int]  # the outputs that are not tensors, in order
-    index_flag: Awaitable[bytes] | None  # read on its own, if it does not come with the outputs
-    workgroups: int = 0  # that are waited for
+    symints: Sequence[int]  # the outputs that are SymInts, in order
+    # the word for index faults, if it is not read with the outputs
+    index_flag: Awaitable[bytes] | None
+    workgroups: int = 0  # workgroups whose end is waited for
 
     async def outputs(self) -> list[Any]:
-        """Wait for the outputs: an array or a tensor on the GPU each, an int per SymInt."""
+        """Wait for the outputs, and return an array, a GPU tensor or an int for each."""
         started, segment = perf_counter(), self.run.plan.segments[-1]
         try:
             if self.index_flag is None:
@@ -103,18 +104,18 @@ class SubmissionQueue:
         self._lifetime = lifetime
         self._symints = graph.used_symints()
         self._symint_outputs = [i for i in graph.outputs if graph.is_symint(i)]
-        # State that a slice has changed would have to be put back from copies, in twice the memory.
+        # State that a slice has changed would have to be restored from copies, in twice the memory.
         self._may_divide = not Dataflow.of(graph).state
         self.pace = Pace()
         self.executions = 0
         self.last_ms: dict[str, float] = {}
-        self.ended = 0.0  # when the last run did, by `perf_counter`
-        self.host_ms: dict[str, float] = {}  # op name to milliseconds spent on the host, in all
+        self.ended = 0.0  # the time of the last run's end, by `perf_counter`
+        self.host_ms: dict[str, float] = {}  # milliseconds on the host, by op name
 
     async def prepare(self, plan: DevicePlan, request: RunRequest, started: float) -> PreparedRun:
-        """Pack the inputs and allocate the outputs that are to be OWNED.
+        """Pack the inputs and allocate the outputs with placement OWNED.
 
-        `started` is when the search for the plan began.
+        `started` is the time when the search for the plan began.
         """
         planned = perf_counter()
         self.pack_inputs(plan, request.inputs)
@@ -147,7 +148,7 @@ class SubmissionQueue:
             payload.fill_symints([self._live.symint(value_id) for value_id in self._symints])
 
     async def submit(self, run: PreparedRun) -> Submission:
-        """Hand all work of a run to the device; only its outputs are still to come."""
+        """Hand all work of a run to the device; the outputs are read later."""
         started = perf_counter()
         read = OutputPlacement.HOST in run.placements
         try:
@@ -169,7 +170,8 @@ class SubmissionQueue:
                 comes = read or (run.timings is not None and run.timings.clocked)
                 index_flag = None if comes else self._read_index_flag(run)
             except BaseException:
-                await running  # nobody else would; its own error is the better one
+                # so that the task is awaited; the error under way is the better error
+                await running
                 raise
         except BaseException:
             run.owned.destroy()
@@ -184,9 +186,9 @@ class SubmissionQueue:
     async def _run_slices(
         self, run: PreparedRun, work: Workgroups, copies: Sequence[GpuCopy], validate: bool
     ) -> int:
-        """Run all slices of a long run but the last, one after the other.
+        """Run all slices of a long run but the last, in sequence.
 
-        Returns the first dispatch of the last slice. Whoever cancels the run leaves the others out.
+        Returns the first dispatch of the last slice. Slices after a cancellation are not submitted.
         """
         if run.request.dry_run is not None:
             return 0
@@ -240,7 +242,7 @@ class SubmissionQueue:
         validate: bool = False,
         slice: tuple[int, int] | None = None,
     ) -> Awaitable[bytes]:
-        """Submit one segment, or a slice of it, timed if the request says so."""
+        """Submit a segment, or a slice of it, timed if the request says so."""
         plan_run = PlanRun(
             segment.handle, segment.payload.data, copies, copies_after, read, validate, slice
         )
@@ -265,12 +267,12 @@ class SubmissionQueue:
         ]
 
     def record_end(self, waited_since: float) -> None:
-        """Record that a run has ended now."""
+        """Record that a run has just ended."""
         self.ended = perf_counter()
         self.last_ms["wait"] = (self.ended - waited_since) * 1000
 
     def record_timing(self, started: float, submitted: float) -> None:
-        """Record a run that was submitted elsewhere, between these times, and has ended now."""
+        """Record a run that was submitted elsewhere, between these times, and has just ended."""
         self.executions += 1
         self.record_end(submitted)
         self.last_ms["submit"] = (submitted - started) * 1000
@@ -278,7 +280,7 @@ class SubmissionQueue:
     def _run_host_op(
         self, segment: Segment, result: bytes, following: Payload, timings: Timings | None
     ) -> None:
-        """Run an op without a kernel in NumPy, and pack what it computes for the next segment."""
+        """Run an op without a kernel in NumPy, and pack the results for the next segment."""
         assert segment.host is not None
         started = perf_counter()
         arrays = {output.value_id: output.unpack(result) for output in segment.outputs}

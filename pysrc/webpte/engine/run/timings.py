@@ -17,7 +17,7 @@ Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], N
 
 @dataclass(frozen=True)
 class HostSpan:
-    """A span of host time, by `perf_counter`; `call` is the call of a delegate that it is for."""
+    """A span of host time, by `perf_counter`, for a `call` of a delegate."""
 
     kind: str  # prepare, upload, submit, wait or host
     name: str
@@ -30,19 +30,19 @@ class HostSpan:
 
 @dataclass(frozen=True)
 class TimedKernel:
-    """One dispatch; `microseconds` is None without a clock. `since` is when it was submitted."""
+    """A dispatch. `since` is the time of its submission; `microseconds` is None without a clock."""
 
     place: int
     call: int
     label: str
     microseconds: float | None
     since: float
-    until: float  # when all of its submission had come back
+    until: float  # the time when the results of its submission arrived
 
 
 @dataclass(frozen=True)
 class TimedDelegateCall:
-    """A call of a delegate, and the shapes that it runs at."""
+    """A call of a delegate, and the shapes at which it runs."""
 
     place: int
     graph: Graph
@@ -50,7 +50,7 @@ class TimedDelegateCall:
 
 
 class Timings:
-    """Records spans and kernels of one run.
+    """Recorder of spans and kernels of a run.
 
     `clocked` is whether the GPU can time its kernels. `place` is the instruction of the method that
     is under way; the method sets it.
@@ -62,7 +62,7 @@ class Timings:
         self.host_spans: list[HostSpan] = []
         self.kernels: list[TimedKernel] = []
         self.entered: list[TimedDelegateCall] = []
-        self.rows: list[tuple[str, float]] = []  # what ran, and its microseconds
+        self.rows: list[tuple[str, float]] = []  # name of the op or kernel, and its microseconds
 
     def prepared(
         self, graph: Graph, live: Snapshot, times: tuple[float, float, float], nbytes: int
@@ -87,7 +87,7 @@ class Timings:
     def noting(
         self, segment: Segment, running: Awaitable[tuple[bytes, list[float]]], started: float
     ) -> Awaitable[bytes]:
-        """Record a submission made between `started` and now; returns its bytes when they come."""
+        """Wait for a submission that began at `started`; record its kernels, return its bytes."""
         return self._noted(segment, running, started, perf_counter(), self.place)
 
     async def _noted(
@@ -114,7 +114,7 @@ class Timings:
 
 
 async def untimed(running: Awaitable[bytes]) -> tuple[bytes, list[float]]:
-    """Return the result of a device without a clock in the form of one that has it."""
+    """Return the result of a device without a clock in the form of a device with a clock."""
     return await running, []
 
 

@@ -1,8 +1,8 @@
-"""Keeps the KV caches of a language model in f16 or 8 bits, whatever the file says.
+"""Keeps the KV caches of a language model in f16 or 8 bits, instead of the elements in the file.
 
 A cache may be packed if nothing but attention with a KV cache and updates of a cache use it: these
-operators pack what they write and unpack what they read (ops/attention/cache_packing.py). What the
-cache starts with is packed while it is read from the file.
+operators pack when they write and unpack when they read (ops/attention/cache_packing.py). The
+initial contents of the cache are packed while they are read from the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KV_CACHES = (FLOAT32, *PACKINGS)
 
 
 def fit_caches(contents: Contents, max_context: int | None, kv_cache: str | None) -> Contents:
-    """Return a file whose caches are as long and of such elements as `load` was asked for."""
+    """Return a file whose caches have the length and the elements given to `load`."""
     if max_context is not None:
         contents = shorten_context(contents, max_context)
     return contents if kv_cache is None else pack_caches(contents, kv_cache)
@@ -56,9 +56,9 @@ def pack_caches(contents: Contents, kv_cache: str) -> Contents:
 
 
 def cache_bytes(contents: Contents) -> dict[str, int]:
-    """Count the bytes of the KV caches: those of the file ("file"), and packed, by `kv_cache`.
+    """Count the bytes of the KV caches: as in the file ("file"), and packed, by `kv_cache`.
 
-    {} if there are none, or if they cannot be packed.
+    Returns {} if there are no caches, or if they cannot be packed.
     """
     graphs = [graph for one in contents.methods.values() for graph in one.graphs if graph]
     try:
@@ -73,7 +73,7 @@ def cache_bytes(contents: Contents) -> dict[str, int]:
 
 
 def _caches(graph: Graph, kv_cache: str) -> list[Tensor]:
-    """Return the caches; raise UnsupportedError for one that something else uses, too."""
+    """Return the caches; raise UnsupportedError for a cache that other operators use, too."""
     flow, found = Dataflow.of(graph), set[int]()
     others: dict[int, Call] = {}
     for call in flow.computing:
@@ -97,7 +97,7 @@ def _caches(graph: Graph, kv_cache: str) -> list[Tensor]:
 
 
 def _packed(graph: Graph, caches: list[Tensor], packing: CachePacking) -> Graph:
-    """Return the graph with packed caches, and with what they start with packed, too."""
+    """Return the graph with packed caches, and with packed initial contents."""
     held = {tensor.id for tensor in caches}
     sources = {c.args[0] for c in Dataflow.of(graph).prepacks if c.args[-1] in held}
 
@@ -127,11 +127,11 @@ def _region(tensor: Tensor, region: Region, packing: CachePacking) -> Region:
 
 def _pack_bytes(data: bytes | memoryview, dtype: str, size: int, packing: CachePacking) -> bytes:
     rows = np.frombuffer(data, dtype).reshape(-1, size)
-    if not rows.any():  # as caches start
+    if not rows.any():  # the usual initial contents of a cache
         return bytes(4 * len(rows) * packing.words(size))
     return pack_rows(rows, packing).tobytes()
 
 
 def kv_cache_bytes(program: Program) -> dict[str, int]:
-    """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
+    """Count the bytes of the KV caches, for each `kv_cache` that `load` could be given."""
     return cache_bytes(contents_of(program))

@@ -1,9 +1,9 @@
-"""Makes the context of a language model shorter than its file says, so that it takes less memory.
+"""Makes the context of a language model shorter than in its file, to save memory.
 
-The KV caches are allocated here, with the sizes of the file: [1, positions, heads, head size].
+The KV caches are allocated here, with the sizes in the file: [1, positions, heads, head size].
 Their first positions are their first bytes, and every kernel takes the number of positions from the
 cache, so a shorter cache needs nothing but smaller sizes. Inputs of tokens become at most as long,
-and all that is computed from them follows.
+and the sizes of all values computed from them follow.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.shapes import Dims
 from webpte.errors import InputError, WebpteError
 
-# Constant methods that tell how long a conversation may be.
+# Constant methods with the length that a conversation may have.
 LENGTHS = ("get_max_context_len", "get_max_seq_len")
 CACHES = ("k_cache", "v_cache", "cache")
 
 
 def shorten_context(contents: Contents, most: int) -> Contents:
-    """Return a file whose caches have at most `most` positions; raise if it cannot be so."""
+    """Return a file whose caches have at most `most` positions; raise if that is not possible."""
     if most < 1:
         raise InputError(f"max_context={most}: a context has at least one token")
     methods, found = dict(contents.methods), False
@@ -71,9 +71,10 @@ def _described(
 
 
 def _shortened(method: MethodContents, most: int) -> MethodContents | None:
-    """Return a method with shorter caches; None if it has none, or several delegates.
+    """Return a method with shorter caches; None if it has no caches, or several delegates.
 
-    Kernels beside the delegate, such as the embedding of a quantized model, take as many tokens.
+    Kernels outside of the delegate, such as the embedding of a quantized model, take as many
+    tokens.
     """
     plan = method.plan
     delegates = [one for one in plan.instructions if isinstance(one, DelegateCall)]
@@ -101,7 +102,7 @@ def _shortened(method: MethodContents, most: int) -> MethodContents | None:
 
 
 def _token_lengths(plan: ExecutionPlan, most: int) -> set[int]:
-    """Return the most tokens that inputs take, [1, tokens], where that is too many."""
+    """Return the numbers of tokens that inputs take, [1, tokens], as far as they are too large."""
     metas = [plan.values[index] for index in plan.inputs]
     return {
         meta.sizes[1]
@@ -115,16 +116,16 @@ def _token_lengths(plan: ExecutionPlan, most: int) -> set[int]:
 
 
 def _has_tokens(meta: TensorMeta, lengths: set[int]) -> bool:
-    """Tell whether a tensor has a row per token: [1, tokens, ...]."""
+    """Return whether a tensor has a row per token: [1, tokens, ...]."""
     if meta.dynamism == Dynamism.STATIC or len(meta.sizes) < 2:
         return False
     return meta.sizes[0] == 1 and meta.sizes[1] in lengths
 
 
 def _caches(graph: Graph, most: int) -> set[int]:
-    """Return the caches with more positions, with the constants that they start with.
+    """Return the caches with more positions, and the constants with their initial contents.
 
-    A cache that a call reads in any other way stays as it is.
+    A cache that a call reads in any other way is left out.
     """
     flow, found, otherwise = Dataflow.of(graph), set[int](), set(graph.outputs)
     for call in flow.computing:
@@ -155,7 +156,7 @@ def _token_inputs(
 
 
 def resized(graph: Graph, caches: Mapping[int, int], inputs: Mapping[int, Dims]) -> Graph:
-    """Return the graph with smaller caches and inputs, and the sizes that follow from these.
+    """Return the graph with smaller caches and inputs, and with the sizes that follow from them.
 
     `caches` maps caches to their number of positions.
     """

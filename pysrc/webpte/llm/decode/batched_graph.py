@@ -1,17 +1,17 @@
 """A language model's graph, changed so that the rows of a call belong to several sequences.
 
 A call of the model is a number of rows, each a token with its place: a slot of the KV caches and
-the position there. Linear layers, norms and all else treat each row by itself anyway, so the rows
-of a call can be tokens of many sequences: the next one of each, parts of prompts, or both. What
-depends on the position changes:
+the position there. Linear layers, norms and all other operators treat each row by itself anyway, so
+the rows of a call can be tokens of many sequences: the next token of each, parts of prompts, or
+both. Calls that depend on the position change:
 
-    caches                one slot for each sequence, [slots, C, heads, D]
+    caches                a slot for each sequence, [slots, C, heads, D]
     writes to a cache     each row goes to its own slot and position
     attention             each row reads its own slot, up to its own position
     tables of positions   each row reads the line of its own position
-    the last row's pick   the rows whose logits are wanted, whichever these are
+    the last row's pick   any set of rows whose logits are wanted
 
-The tokens of all slots are kept, too (the history): a row whose token is not given takes the one
+The tokens of all slots are kept, too (the history): a row without a given token takes the token
 that was sampled for its place. So steps can be submitted before the host knows their tokens.
 """
 
@@ -42,16 +42,16 @@ SDPA, SDPA_ONLY, UPDATE = (
 )
 HALF_ROPE = "et_vk.apply_rotary_emb_hf.default"
 ARANGE = "aten.arange.start_step"
-ZEROS = Constant(Region(BytesSource(b"", "state"), 0, 0), None)  # that state starts with
+ZEROS = Constant(Region(BytesSource(b"", "state"), 0, 0), None)  # the initial contents of state
 
 
 @dataclass(frozen=True)
 class BatchedGraph:
     """The changed graph. Its inputs are tokens [1, rows], places [rows, 4] and picks [picks].
 
-    caches, history  its state, which starts with zeros, by value id
-    positions        of a slot; the history has one more, for a last token
-    vocabulary       the number of tokens that the logits are of, and that can be given
+    caches, history  the graph's state, which starts with zeros, by value id
+    positions        per slot; the history has one more, for a last token
+    vocabulary       the number of tokens that have logits, and that can be given
     """
 
     graph: Graph
@@ -84,7 +84,7 @@ def batched_graph(
 
 
 class _Rewriter:
-    """Goes through the calls of a graph in order, and writes those of the new one."""
+    """A rewrite of a graph, call by call in order, to the calls of the new graph."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class _Rewriter:
         self._starts: set[int] = set()  # SymInts: the position of the first row
         self._ends: set[int] = set()  # SymInts: the position after the last row
         self._counted: set[int] = set()  # tensors that number the rows: 0, 1, 2, ...
-        self._table_rows = 0  # of the embedding
+        self._table_rows = 0  # rows of the embedding's table
 
     def rewrite(self) -> BatchedGraph:
         tokens = self._graph.tensor(self._tokens)
@@ -142,7 +142,7 @@ class _Rewriter:
     # Values
 
     def _make_state(self, value_id: int) -> None:
-        """Make a tensor one that keeps its contents from call to call."""
+        """Make a tensor keep its contents from call to call."""
         tensor = self._edit.values[value_id]
         assert isinstance(tensor, Tensor)
         dims = tensor.dims
@@ -231,7 +231,7 @@ class _Rewriter:
         raise self._refused(call)
 
     def _gather(self, table: int, out: int) -> None:
-        """Give each row the line of a table that is its position's."""
+        """Give each row the line of a table for the row's position."""
         if self._graph.tensor(table).dims[0] < self._positions:
             self._positions_beyond(table)
         self._axes.of[out] = RowAxis(0)
@@ -325,7 +325,7 @@ class _Rewriter:
         self._edit.keep(call)
 
     def _sources(self, args: tuple[int, ...]) -> set[int]:
-        """Return values, and those that they are views of."""
+        """Return values, and the values of which they are views."""
         found, left = set[int](), list(args[:-1])
         while left:
             value_id = left.pop()
@@ -343,7 +343,7 @@ class _Rewriter:
         return dim is not None and dim % rank == axis.dim
 
     def _pick(self, call: Call, axis: RowAxis) -> None:
-        """Take the rows whose logits are wanted in place of the last one."""
+        """Take the rows whose logits are wanted in place of the last row."""
         last = self._number(call.args[2]) == -1
         if not last or (call.name == SLICE and self._number(call.args[4]) != 1):
             raise UnsupportedError(f"{call}: picks other rows than the last one")

@@ -21,7 +21,7 @@ HISTORY = 1  # the value id of the history in the graphs below
 
 @dataclass(frozen=True)
 class BatchedSamplerKind:
-    """The sampler for all rows of a call: each row takes the steps that any needs."""
+    """The sampler for all rows of a call: each row takes the steps that any row needs."""
 
     sampled: bool = False
     with_top_k: bool = False
@@ -36,7 +36,7 @@ class BatchedSamplerKind:
         return cls(True, *flags) if drawn else cls()
 
     def with_flags_of(self, other: BatchedSamplerKind) -> BatchedSamplerKind:
-        """Return the kind that does what either does."""
+        """Return the kind with the steps of both kinds."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return BatchedSamplerKind(*(a or b for a, b in pairs))
 
@@ -44,7 +44,7 @@ class BatchedSamplerKind:
         """Build the graph: inputs are logits, places, history and, if sampled, settings and seeds.
 
         Logits are [picks, V] or [1, picks, V], places int32 [picks, 4]: slot and position of the
-        token to sample. It is written to the history, and is the output.
+        token to sample. The token is the output, and is also written to the history.
         """
         picks = numel(logits.dims[:-1])
         words = DTYPES["int32"]
@@ -84,7 +84,7 @@ class BatchedSamplerKind:
         return Graph(tuple(values), calls, inputs, (3,))
 
     def inputs(self, rows: Sequence[SamplerSettings], picks: int) -> list[np.ndarray]:
-        """Return the settings and seeds of so many rows, the last of which may be padding."""
+        """Return the settings and seeds for the rows, padded to `picks`."""
         if not self.sampled:
             return []
         values, seeds = np.zeros((picks, SETTINGS), np.float32), np.zeros((picks, 2), np.int32)

@@ -1,8 +1,8 @@
 """Steps of several sequences at once: a batched model and its sampler in one submission.
 
 A step is a number of rows (tokens with their places) and the rows after which tokens are sampled.
-Tokens stay in the history on the GPU, so a step can be submitted before the tokens of the one
-before it are known. Rows are padded to a few sizes: each is planned once.
+Tokens stay in the history on the GPU, so a step can be submitted before the tokens of the step
+before it are known. Rows are padded to a few sizes, each of which is planned once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from webpte.llm.decode.step_batch import StepBatch, StepBatches
 class BatchRow:
     """A token of a step, in its place; None is the token that was sampled for that place.
 
-    With `settings` a token is sampled after it.
+    With `settings`, a token is sampled after the row.
     """
 
     slot: int
@@ -50,18 +50,18 @@ class BatchedSteps(Protocol):
     """The steps of a batched model on a device."""
 
     slots: int
-    rows: int  # that a step can have
-    positions: int  # of a slot
+    rows: int  # most rows of a step
+    positions: int  # positions of a slot
     vocabulary: int
 
     async def submit(self, rows: Sequence[BatchRow]) -> asyncio.Future[list[int]]:
-        """Submit a step; the result are the tokens that are sampled, in the order of the rows."""
+        """Submit a step; the result are the sampled tokens, in the order of the rows."""
 
     async def copy_prefix(self, source: int, target: int, count: int) -> None:
-        """Copy the first `count` positions of a slot to another, after the steps so far."""
+        """Copy the first `count` positions of a slot to another, after all submitted steps."""
 
     def close(self) -> None:
-        """Free what it has on the device, once the steps under way have ended."""
+        """Free the memory on the device, once the steps under way have ended."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Packed:
 
 
 def padded(count: int, most: int) -> int:
-    """Return the size that so many rows are padded to: a power of two, or the largest size."""
+    """Return the number of rows padded to a power of two, but at most to the largest size."""
     return min(1 << max(count - 1, 0).bit_length(), most)
 
 
@@ -108,7 +108,7 @@ class GpuBatchedSteps:
     def __init__(
         self, body: GpuDelegate, batched: BatchedGraph, slots: int, library: ShaderLibrary
     ) -> None:
-        """Raise UnsupportedError if the body, which has caches of its own, runs on the host."""
+        """Raise UnsupportedError if ops of the body, whose state is separate, run on the host."""
         if body.host_ops:
             raise UnsupportedError(f"ops run on the host: {', '.join(body.host_ops)}")
         self.body = body
@@ -123,11 +123,11 @@ class GpuBatchedSteps:
 
     @property
     def delegates(self) -> list[GpuDelegate]:
-        """Everything that it has built."""
+        """The body and all samplers that have been built."""
         return [] if self.body.lifetime.ended else [self.body, *self.samplers.values()]
 
     async def submit(self, rows: Sequence[BatchRow]) -> asyncio.Future[list[int]]:
-        """Submit a step; the result are the tokens that are sampled, in the order of the rows."""
+        """Submit a step; the result are the sampled tokens, in the order of the rows."""
         body, packed = self.body, _Packed.of(rows, self.rows, self.slots)
         with ExitStack() as leases:
             leases.enter_context(body.lifetime.lease())
@@ -136,13 +136,14 @@ class GpuBatchedSteps:
                 body.lifetime.check()
                 running = body.device.run(PlanRun(batch.handle, batch.payload))
                 count_submission()
-            held = leases.pop_all()  # until the step has run, whether anybody awaits it or not
+            # held until the step has run, even if its result is never awaited
+            held = leases.pop_all()
         return detach(self._tokens(running, batch, held, len(packed.settings)))
 
     async def copy_prefix(self, source: int, target: int, count: int) -> None:
-        """Copy the first `count` positions of a slot to another, after the steps so far.
+        """Copy the first `count` positions of a slot to another, after all submitted steps.
 
-        WebGPU copies between two buffers only, so rows go by a third one.
+        WebGPU copies between two different buffers only, so rows go by a third buffer.
         """
         body = self.body
         with body.lifetime.lease():
@@ -163,7 +164,7 @@ class GpuBatchedSteps:
 
     async def _filled(self, packed: _Packed) -> StepBatch:
         kind = BatchedSamplerKind.of(packed.settings)
-        if kind.sampled:  # what was needed once stays, so that few kinds are ever built
+        if kind.sampled:  # flags needed once stay on, so that few kinds are ever built
             kind = self._widest = self._widest.with_flags_of(kind)
         sampler = await self._sampler(kind)
         given: list[Input] = [packed.tokens, packed.places, packed.picks]
@@ -206,7 +207,7 @@ class GpuBatchedSteps:
             return [int(token) for token in tokens.reshape(-1)[:count]]
 
     def close(self) -> None:
-        """Free what it has on the device, once the steps under way have ended."""
+        """Free the memory on the device, once the steps under way have ended."""
         self.body.lifetime.end("the batch was closed")
 
 
@@ -225,7 +226,7 @@ class NumpyBatchedSteps:
         self._history, self._state = batched.history, tuple(state)
 
     async def submit(self, rows: Sequence[BatchRow]) -> asyncio.Future[list[int]]:
-        """Submit a step; the result are the tokens that are sampled, in the order of the rows."""
+        """Submit a step; the result are the sampled tokens, in the order of the rows."""
         packed, tokens = _Packed.of(rows, self.rows, self.slots), list[int]()
         given = [packed.tokens, packed.places, packed.picks]
         (logits,) = await self._body.run(RunRequest(given))
@@ -241,10 +242,10 @@ class NumpyBatchedSteps:
         return found
 
     async def copy_prefix(self, source: int, target: int, count: int) -> None:
-        """Copy the first `count` positions of a slot to another, after the steps so far."""
+        """Copy the first `count` positions of a slot to another, after all submitted steps."""
         for value_id in self._state:
             held = self._body.state_of(value_id)
             held[target, :count] = held[source, :count]
 
     def close(self) -> None:
-        """Do nothing: all of it is in Python."""
+        """Do nothing: all memory is Python's."""

@@ -1,7 +1,7 @@
-"""Contents of the KV caches of a delegate: the first positions, read and written by the host.
+"""The contents of a delegate's KV caches: the first positions, read and written by the host.
 
-Arrays are as the cache is kept: floats, or words if it is packed. On every device they are the
-same, in the order of the caches in the file.
+Arrays have the cache's own elements: floats, or words if it is packed. On every device the arrays
+are the same, in the order of the caches in the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ StatefulDelegate = GpuDelegate | NumpyDelegate
 
 @dataclass(frozen=True)
 class CacheLayout:
-    """One cache: its positions, the dims of one position, the dtype and packing of its elements."""
+    """A cache's positions, dims of a position, and the dtype and packing of its elements."""
 
     positions: int
     dims: Dims
@@ -36,7 +36,7 @@ class CacheLayout:
 
 
 def caches_of(graph: Graph) -> list[Tensor]:
-    """Return the caches of a graph; raise UnsupportedError if it has other state."""
+    """Return the caches of a graph; raise UnsupportedError if the graph has other state."""
     reason = unsafe_state(graph)
     if reason is not None:
         raise UnsupportedError(f"the state of the program is not known to be KV caches: {reason}")
@@ -78,7 +78,7 @@ async def read_caches(delegate: StatefulDelegate, count: int) -> list[np.ndarray
 
 
 async def write_caches(delegate: StatefulDelegate, arrays: Sequence[np.ndarray]) -> None:
-    """Write the first positions of each cache: arrays (count, ..) as `read_caches` returns them."""
+    """Write the first positions of each cache: arrays (count, ..) as returned by `read_caches`."""
     caches = caches_of(delegate.graph)
     pairs = list(zip(caches, arrays, strict=True))
     if isinstance(delegate, NumpyDelegate):

@@ -23,10 +23,10 @@ Combined = TypeVar("Combined", bound=CombinedPlan)
 
 
 class CombinedPlans(Generic[Combined]):
-    """Plans made of others, each kept for as long as all of its parts exist."""
+    """Plans made of other plans, each kept for as long as all of its parts exist."""
 
     def __init__(self, device: Device, memory: DelegateMemory) -> None:
-        """`memory` holds what they need of their own."""
+        """Take the `memory` that holds scratch buffers of combined plans."""
         self._device = device
         self._memory = memory
         self._built: dict[object, Combined] = {}
@@ -37,7 +37,7 @@ class CombinedPlans(Generic[Combined]):
         kind: tuple[object, ...],
         build: Callable[[Scratches], Awaitable[Combined]],
     ) -> Combined:
-        """Return the plan of this kind that is made of these, built if need be."""
+        """Return the plan of this kind that is made of these plans, built if need be."""
         key = (*(plan.segments[-1].handle for plan in plans), *kind)
         if key in self._built:
             return self._built[key]

@@ -1,9 +1,9 @@
-"""Decode steps that run ahead of the host: each takes the token that the one before has sampled.
+"""Decode steps that run ahead of the host: each takes the token that the step before has sampled.
 
 The first submission prepares a step like any other run: plans are found, inputs checked and packed.
-The plans also say for which positions they serve, and where in the upload the position stands, as
-a tensor or in SymInts. For those positions a submission is a replay: copy the packed step, write
-the positions, run.
+The plans also name the positions that they serve, and the words of the upload that hold the
+position, as a tensor or in SymInts. For those positions a submission is a replay: copy the packed
+step, write the positions, run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORD = np.dtype(np.int32)
 
 @dataclass(frozen=True)
 class PendingSteps:
-    """Steps that were submitted; `sampled` are their tokens, once they have run."""
+    """Steps that were submitted; `sampled` are their tokens, once the steps have run."""
 
     count: int
     sampled: asyncio.Future[list[SampledToken]]
@@ -43,12 +43,12 @@ class PendingSteps:
 
 @dataclass(frozen=True, eq=False)
 class PackedStep:
-    """The upload of one step, and the positions from `low` to `high` that its plans serve.
+    """The upload of a step, and the positions from `low` to `high` that its plans serve.
 
     row      the bytes, body first, then sampler
     places   the words of the row that follow the position
     offsets  by place, the distance from the position
-    mask     the bytes of the row that are the mask of allowed tokens, if there is one
+    mask     the bytes of the row that are the mask of allowed tokens, if there is a mask
     batches  plans of several such steps, by their number
     """
 
@@ -62,14 +62,14 @@ class PackedStep:
     batches: dict[int, StepBatch] = field(default_factory=dict)
 
     def fill(self, rows: np.ndarray, position: int) -> None:
-        """Write the uploads of steps from a position on, one to a row."""
+        """Write the uploads of steps from a position on, a step to a row."""
         rows[:] = self.row
         positions = np.arange(position, position + len(rows), dtype=WORD)[:, np.newaxis]
         rows.view(WORD)[:, self.places] = positions + self.offsets
 
 
 class StepPacker:
-    """Packs the steps of one answer, each of `count` tokens, once for many positions."""
+    """Packer of the steps of an answer, each of `count` tokens, once for many positions."""
 
     def __init__(self, sampled: SampledDelegate, settings: SamplerSettings, count: int = 1) -> None:
         self._sampled = sampled
@@ -82,8 +82,8 @@ class StepPacker:
     ) -> PackedStep | str:
         """Return a step that serves at a position; the caller holds the body's turn.
 
-        `tokens` is the buffer with its tokens, `allowed` the mask of tokens to sample from, if
-        there is one. Returns the reason if it cannot run before its tokens are on the host.
+        `tokens` is the buffer with the step's tokens, `allowed` the mask of tokens to sample from,
+        or None. Returns the reason if the step cannot run before its tokens are on the host.
         """
         packed, sampled = self._packed, self._sampled
         if packed is None or not self._serves(packed, position):
@@ -94,7 +94,7 @@ class StepPacker:
         return packed
 
     def _serves(self, packed: PackedStep, position: int) -> bool:
-        """Tell whether the plans of a packed step are still the current ones, and serve here."""
+        """Return whether the plans of a packed step are current, and serve at this position."""
         body, sampler = self._sampled.body, self._sampled.sampler
         return (
             packed.low <= position <= packed.high
@@ -108,15 +108,15 @@ class StepPacker:
 class _Submitted(NamedTuple):
     running: Awaitable[bytes]
     steps: int
-    times: tuple[float, float]  # when the submission began and ended
+    times: tuple[float, float]  # the times at which the submission began and ended
 
 
 class DecodeSteps:
-    """The decode steps of one answer, with these settings of its sampler.
+    """The decode steps of an answer, with these settings of its sampler.
 
-    A call is counted in `log` as one of the method. Steps write to caches at their positions, so
-    those that turn out not to be wanted can be written again. If the sampler takes a mask, each
-    step needs one.
+    Each call is counted in `log` as a call of the method. Steps write to caches at their positions,
+    so the positions of discarded steps can be written again. If the sampler takes a mask, each step
+    needs a mask.
     """
 
     def __init__(
@@ -129,26 +129,27 @@ class DecodeSteps:
         self._log = log
 
     async def submit(self, position: int, steps: int) -> PendingSteps | str:
-        """Submit up to so many steps from a position on; return the reason if none can be.
+        """Submit up to `steps` steps from a position on; return the reason if none can run.
 
-        The first step takes the token of the last call that kept it, or of the last step. As many
-        steps are submitted as run by the same commands, rounded down to a power of two.
+        The first step takes the token of the last call that kept its token, or of the last step.
+        The number of steps is rounded down to a power of two, of steps that run by the same
+        commands.
         """
         lifetime = self._body.lifetime
         with self._log.calling(self._method, lifetime), executing(self._method):
             found = await self._submit(position, steps)
             if isinstance(found, str):
                 return found
-            # Held until the steps have run, whether anybody awaits them or not.
+            # Held until the steps have run, even if their result is never awaited.
             lease = ExitStack()
             lease.enter_context(lifetime.lease())
         return PendingSteps(found.steps, detach(self._held(found, lease)))
 
     async def sample(self, position: int, allowed: np.ndarray | None = None) -> SampledToken | str:
-        """Run one step, as the first of `submit`; return its token, or the reason as there.
+        """Run a step, as the first of `submit`; return its token, or the reason why it cannot run.
 
         `allowed` is the mask of tokens to sample from. After an error or a cancelled call the token
-        on the GPU may be another one: no step can follow.
+        on the GPU may be a different token: no step can follow.
         """
         with self._log.calling(self._method, self._body.lifetime), executing(self._method):
             found = await self._submit(position, 1, allowed)
@@ -213,7 +214,7 @@ async def _pack(
             [*extra, *sampled.history(sampler)],
         )
     except (ResizeError, IndexRangeError) as error:
-        return str(error)  # not raised: nobody has requested this step yet
+        return str(error)  # not raised: the caller has not requested this step yet
     if reason := sampled.why_not_ahead(sampler, first.plan):
         return reason
     served, places = _followed(body, first.plan, place.id, position)
@@ -242,8 +243,8 @@ def _followed(
 ) -> tuple[PositionRange, dict[int, int]]:
     """Return the positions that a plan serves, and the places in its upload that follow them.
 
-    The plan is prepared for a position, which an input (`value_id`, if there is one) follows: a
-    tensor or a SymInt. Places are in bytes, each with its distance from the position.
+    The plan is prepared for a position, which an input follows (`value_id`, or None): a tensor or a
+    SymInt. Places are in bytes, each with its distance from the position.
     """
     here = PositionRange(position, position, {}), dict[int, int]()
     graph, segment = delegate.graph, plan.segments[-1]

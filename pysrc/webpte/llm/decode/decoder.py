@@ -1,11 +1,12 @@
-"""A language model's method, called for the token that it samples rather than for its logits.
+"""A language model's method, called for the token that it samples instead of for its logits.
 
-The method takes tokens [1, S] and the position. Where it is one delegate on a GPU, the sampler runs
-there, too (`SampledDelegate`), and several steps can go in one submission; elsewhere the logits
-come back, and the NumPy reference of the same operator samples.
+The method takes tokens [1, S] and the position. Where it is a single delegate on a GPU, the sampler
+runs on the GPU, too (`SampledDelegate`), and several steps can go in one submission; elsewhere the
+logits come back, and the NumPy reference of the same operator samples.
 
-A method that takes embeddings instead has another one beside it, which embeds tokens. On a GPU both
-become one delegate for tokens; embeddings, such as those of pictures, go to the method itself.
+A method that takes embeddings is accompanied by a second method, which embeds tokens. On a GPU both
+become a single delegate for tokens; embeddings, such as embeddings of pictures, go to the method
+itself.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ _EMBEDDINGS = "the method takes embeddings, not tokens"
 
 
 class Decoder:
-    """One method of a build, with a sampler; its calls are counted in `log`.
+    """A method of a build, with a sampler; its calls are counted in `log`.
 
-    `embedding` is the method that gives the embeddings of tokens, if the method takes those: then
-    the first input of a call is either tokens or embeddings.
+    `embedding` is the method that embeds tokens, if the method takes embeddings: then the first
+    input of a call is either tokens or embeddings.
     """
 
     def __init__(
@@ -82,12 +83,12 @@ class Decoder:
         return graph is not None and unsafe_state(graph) is None
 
     async def fingerprint(self) -> str:
-        """Return a hash that tells the program apart from others."""
+        """Return a hash that distinguishes the program from others."""
         assert self._build.contents is not None
         return await fingerprint(self._build.contents)
 
     def cache_layout(self) -> list[CacheLayout]:
-        """Return the layout of the KV caches; raise UnsupportedError if state is more than that."""
+        """Return the layout of the KV caches; raise UnsupportedError if there is other state."""
         return layout_of(self._delegate().graph)
 
     async def read_caches(self, count: int) -> list[np.ndarray]:
@@ -96,7 +97,7 @@ class Decoder:
             return await read_caches(self._delegate(), count)
 
     async def write_caches(self, arrays: Sequence[np.ndarray]) -> None:
-        """Write the first positions of the KV caches. Other conversations see it as a call."""
+        """Write the first positions of the KV caches; other conversations notice it as a call."""
         delegate = self._delegate()
         self._log.count(self._method.info.name)
         with self._log.context():
@@ -157,11 +158,11 @@ class Decoder:
         room: int | None,
         allowed: np.ndarray | None = None,
     ) -> SampledToken:
-        """Run the method once, and return the token that follows its last one.
+        """Run the method once, and return the token that follows its last token.
 
-        `history` are all tokens before that one, those of this call included; there will be no more
-        than `room`, if that is known. `allowed` is the mask of tokens to sample from, as
-        webpte.sample.default takes it. The token also stays on the GPU, for `steps`.
+        `history` has all tokens before the sampled token, the tokens of this call included; there
+        will be at most `room` tokens, if that is known. `allowed` is the mask of tokens to sample
+        from, in the form of webpte.sample.default. The token also stays on the GPU, for `steps`.
         """
         method = self._method
         with self._log.calling(method.info.name, self._build.lifetime):
@@ -196,9 +197,9 @@ class Decoder:
     ) -> list[SampledToken] | str:
         """Run the method once; return the token that follows each of its tokens, or why it cannot.
 
-        `history` are all tokens, those of this call included; there will be no more than `room`, if
-        that is known. Calls of one length run by the same commands. The KV cache is written as by
-        `sample`, and can go back to an earlier position.
+        `history` has all tokens, the tokens of this call included; there will be at most `room`
+        tokens, if that is known. Calls of the same length run by the same commands. The KV cache is
+        written as by `sample`, and can go back to an earlier position.
         """
         method = self._method
         if self._embedding is not None:
@@ -209,7 +210,7 @@ class Decoder:
                 try:
                     return await self._sample_rows(given, settings, history, room)
                 except (ResizeError, IndexRangeError) as error:
-                    return str(error)  # not raised: nobody has requested these tokens yet
+                    return str(error)  # not raised: the caller has not requested these tokens yet
 
     async def _sample_rows(
         self,
@@ -243,8 +244,8 @@ class Decoder:
     async def with_slots(self, slots: int, rows: int, context: int | None) -> BatchedSteps:
         """Return steps of several sequences at once, or raise UnsupportedError.
 
-        A step has up to `rows` tokens. Each of the `slots` has a cache of its own, which has as
-        many positions as the method's, or `context` if that is less.
+        A step has up to `rows` tokens. Each of the `slots` has a separate cache, with as many
+        positions as the method's, or `context` if that is less.
         """
         if self._embedding is not None:
             raise UnsupportedError(_EMBEDDINGS)
@@ -266,10 +267,10 @@ class Decoder:
         """Submit rounds of speculative decoding, several at once; or return the reason why not.
 
         A round is a run of `count` tokens, all but the first of which the draft has sampled, or a
-        lookup has found; rounds of up to `most` tokens share a graph. The first one begins at one
-        of `places`; `start` says where, and after which tokens, or None: where the last round ends,
-        which may be under way. The caches have room for all of them. Rounds of one answer share
-        what is `known`: their packed steps.
+        lookup has found; rounds of up to `most` tokens share a graph. The first round begins at a
+        position among `places`; `start` gives the position, and the tokens before it. Without
+        `start` it begins where the last round ends, which may be under way. The caches have room
+        for all rounds. The rounds of an answer share `known`: their packed steps.
         """
         method, body = self._method, self._method.only_delegate
         with draft._calling() if draft else nullcontext(), self._calling():
@@ -320,11 +321,11 @@ class Decoder:
     ) -> DecodeSteps | str:
         """Return the steps that follow a `sample`, or the reason why they cannot.
 
-        Each takes the token that the step before has sampled. `room` is as for `sample`, `masked`
-        is whether each takes a mask of allowed tokens.
+        Each takes the token that the step before has sampled. `room` is as for `sample`; with
+        `masked`, each step takes a mask of allowed tokens.
         """
         body: Delegate | str | None = self._method.only_delegate
-        if self._embedding is not None:  # a call with tokens has built it
+        if self._embedding is not None:  # a call with tokens has built the delegate
             body = built_token_delegate(self._build, self._method)
             if isinstance(body, str):
                 return body
@@ -351,6 +352,9 @@ def _padded(history: Sequence[int], room: int) -> np.ndarray:
 
 
 def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:
-    """Return a method of a program, after another that embeds tokens; until `recover`."""
+    """Return a decoder for a method of a program, which is valid until `recover`.
+
+    `embedding` is the method that embeds tokens, if the decoder's method takes embeddings.
+    """
     before = None if embedding is None else method_of(program, embedding)
     return Decoder(build_of(program), method_of(program, method), call_log_of(program), before)

@@ -1,6 +1,7 @@
 """Derives delegates for decoding from a language model's method.
 
-A build keeps each with its own delegates, and frees them together (`Build.derive`).
+A build keeps each with the delegates of its methods, and frees all of them together
+(`Build.derive`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from webpte.llm.decode.token_graph import token_graph
 
 
 def sampled_delegate(build: Build, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
-    """Return a delegate with a sampler that takes its only output."""
+    """Return a delegate with a sampler for its only output."""
     return build.keep(
         ("sampler", body, kind),
         lambda: SampledDelegate(body, kind, build.library, build.lifetime),
@@ -55,7 +56,7 @@ async def row_logits_delegate(build: Build, method: Method, rows: int) -> Delega
 
 
 async def token_delegate(build: Build, method: Method, embedding: Method) -> GpuDelegate | str:
-    """Return a delegate that embeds tokens and decodes them, or the reason if there can be none.
+    """Return a delegate that embeds tokens and decodes them, or the reason why there is none.
 
     The delegate shares the state of the method that takes embeddings, and takes turns with it.
     """
@@ -79,7 +80,7 @@ async def token_delegate(build: Build, method: Method, embedding: Method) -> Gpu
 
 
 def built_token_delegate(build: Build, method: Method) -> GpuDelegate | str | None:
-    """Return the result of `token_delegate` if a call has asked for it."""
+    """Return the result of `token_delegate` if a call has requested it."""
     found: GpuDelegate | str | None = build.derived(_tokens_key(method))
     return found
 
@@ -93,8 +94,8 @@ async def batched_steps(
 ) -> BatchedSteps:
     """Return a method's only delegate, changed to run the tokens of several sequences at once.
 
-    The changed delegate has the constants of the method's, and caches of its own until it is
-    closed. Raises UnsupportedError if rows of a call cannot be those of several sequences.
+    The changed delegate has the constants of the method's, and separate caches until it is closed.
+    Raises UnsupportedError if the rows of a call cannot belong to several sequences.
     """
 
     body, graph = method.only_delegate, build.only_graph(method)
@@ -117,7 +118,8 @@ async def batched_steps(
         return made
 
     build.drop(lambda one: isinstance(one, GpuBatchedSteps) and not one.delegates)
-    return await build.derive(object(), make)  # each caller has steps of its own
+    # not kept under a common key: each caller needs separate steps
+    return await build.derive(object(), make)
 
 
 def guessed_rounds(
@@ -130,7 +132,7 @@ def guessed_rounds(
 ) -> GuessedRounds:
     """Return rounds of `count` guessed tokens that a method's delegate checks.
 
-    A draft guesses them, or a lookup in a conversation of up to `room` tokens.
+    A draft guesses the tokens, or a lookup in a conversation of up to `room` tokens.
     """
     body = method.only_delegate
     assert isinstance(body, GpuDelegate)

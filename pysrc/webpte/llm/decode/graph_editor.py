@@ -1,4 +1,4 @@
-"""Values and calls of a graph that is written anew: those that it had, and others after them."""
+"""Builds a copy of a graph with values and calls appended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webpte.engine.shapes import Dims
 
 
 class GraphEditor:
-    """The values of a graph, to which others are added, and its calls, which start empty."""
+    """A copy of a graph that starts with the graph's values and without calls."""
 
     def __init__(self, graph: Graph) -> None:
         self.values: list[Value] = list(graph.values)
@@ -23,7 +23,7 @@ class GraphEditor:
         return len(self.values) - 1
 
     def tensor(self, dims: Dims, like: Tensor) -> int:
-        """Add a tensor of another one's type; return its id."""
+        """Add a tensor with the dtype of another tensor; return its id."""
         return self._add(Tensor(len(self.values), like.dtype, dims, None, None))
 
     def words(self, dims: Dims) -> int:
@@ -44,5 +44,5 @@ class GraphEditor:
         self.calls.append(Call(len(self.calls), name, args))
 
     def keep(self, call: Call, **changes: Any) -> None:
-        """Add a call that the graph had, perhaps with changes."""
+        """Add a call of the original graph, perhaps with changes."""
         self.calls.append(replace(call, index=len(self.calls), **changes))

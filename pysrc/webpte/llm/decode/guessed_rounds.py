@@ -1,7 +1,7 @@
 """Rounds of speculative decoding that run on the GPU as a whole, several in one submission.
 
 A draft on the same GPU guesses the tokens, or a lookup in the conversation does. The host learns
-afterwards how far each round came: the rounds that follow are under way by then.
+afterwards how many guesses of each round were right, while the next rounds are under way.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from webpte.llm.decode.sampler_graph import tokens_of_rows
 from webpte.llm.decode.sampling import SampledToken
 
 NO_TOKEN = -1
-MOST_ROUNDS = 4  # in one submission
-IN_FLIGHT = 2  # submissions
+MOST_ROUNDS = 4  # rounds in one submission
+IN_FLIGHT = 2  # submissions under way
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round that has run: the tokens that follow, and how many of the guesses were right."""
+    """A round that has run: the tokens that follow, and the number of guesses that were right."""
 
     sampled: list[SampledToken]
     accepted: int
@@ -57,7 +57,7 @@ class Round:
 
 @dataclass(frozen=True)
 class PendingRounds:
-    """Rounds that were submitted; `found` once they have run."""
+    """Rounds that were submitted; `found` are their results, once the rounds have run."""
 
     count: int
     found: asyncio.Future[list[Round]]
@@ -65,17 +65,17 @@ class PendingRounds:
 
 @dataclass(frozen=True)
 class RoundStart:
-    """The conversation that rounds begin with; its last token has the position."""
+    """The conversation before the first round; `position` is the position of its last token."""
 
     position: int
     context: Sequence[int]
 
 
 class GuessedRounds:
-    """Rounds of `count` tokens each: guessed ones, checked by a target.
+    """Rounds of `count` tokens each: guesses, checked by a target.
 
     body    the target's delegate, whose caches `target` writes, too
-    target  it, changed to sample after each of `count` tokens
+    target  the body, changed to sample after each of `count` tokens
     draft   the draft's delegate, with a sampler; None: a lookup in up to `room` tokens
     """
 
@@ -88,7 +88,7 @@ class GuessedRounds:
         room: int,
         library: ShaderLibrary,
     ) -> None:
-        self.lead: GpuDelegate | None = None  # tells where rounds begin; built by the first call
+        self.lead: GpuDelegate | None = None  # computes where rounds begin; built by the first call
         self._body, self._target, self._draft = body, target, draft
         self._count = count
         self._room = 0 if draft else room
@@ -97,7 +97,7 @@ class GuessedRounds:
 
     @property
     def delegates(self) -> list[GpuDelegate]:
-        """The delegate between rounds, once it is built."""
+        """The delegate that runs between rounds, once it is built."""
         return [] if self.lead is None else [self.lead]
 
     @property
@@ -112,10 +112,11 @@ class GuessedRounds:
         start: RoundStart | None,
         packers: Sequence[StepPacker],
     ) -> PendingRounds | str:
-        """Submit rounds, the first of which begins at one of these places; or tell why not.
+        """Submit rounds, the first of which begins at one of these places; or return why not.
 
-        `start` says where it begins; None: where the round before it ends, which is under way.
-        `packers` are those of the target and, if there is one, of the draft.
+        `start` is where the first round begins; None: where the round before it ends, which is
+        under way. `packers` are the packer of the target and, if there is a draft, the packer of
+        the draft.
         """
         body, bodies = self._body, {self._body, *([self._draft.body] if self._draft else [])}
         lifetimes = {one.lifetime for one in bodies}
@@ -123,7 +124,7 @@ class GuessedRounds:
             for lifetime in lifetimes:
                 leases.enter_context(lifetime.lease())
             async with AsyncExitStack() as turns:
-                # In one order for all: two models could be each other's drafts.
+                # In the same order for all models: two models could be each other's drafts.
                 for one in sorted(bodies, key=id):
                     await turns.enter_async_context(one.turn())
                 await turns.enter_async_context(self._target.body.turn())
@@ -140,7 +141,8 @@ class GuessedRounds:
                 running = body.device.run(PlanRun(batch.handle, batch.payload))
                 count_submission()
                 submitted = perf_counter()
-            held = leases.pop_all()  # until the rounds have run, whether anybody awaits them or not
+            # held until the rounds have run, even if their result is never awaited
+            held = leases.pop_all()
         outputs = parts.outputs
         found = self._rounds(running, batch, outputs, held, (started, submitted))
         return PendingRounds(rounds, detach(found))
@@ -148,7 +150,7 @@ class GuessedRounds:
     async def _prepare(
         self, places: range, rounds: int, packers: Sequence[StepPacker]
     ) -> RoundParts | str:
-        """Pack a step of each model that serves at every position that the rounds may come to."""
+        """Pack one reusable step per model, valid at every position of the rounds."""
         models = (self._target, *([self._draft] if self._draft else []))
         tokens = [one.body.memory.buffer_of(one.body.graph.inputs[0]) for one in models]
         found = []
@@ -177,9 +179,9 @@ class GuessedRounds:
         return range(places[0], last - self._count + 1), range(places[0], last)
 
     async def _next_round(self, words: int) -> GpuDelegate:
-        """Return the delegate that tells where rounds begin, built if need be.
+        """Return the delegate that computes where rounds begin, built if need be.
 
-        `words` is what a step of each model uploads.
+        `words` is the size of the upload for a step of each model.
         """
         positions = IN_FLIGHT * MOST_ROUNDS * self._count
         if self.lead is None:
@@ -195,7 +197,7 @@ class GuessedRounds:
     async def _filled(
         self, parts: RoundParts, places: range, rounds: int, start: RoundStart | None
     ) -> RoundBatch:
-        """Return the plan of these rounds, with what it uploads."""
+        """Return the plan of these rounds, with its uploads filled in."""
 
         async def build(scratch: Scratches) -> RoundBatch:
             return await build_rounds(
@@ -211,7 +213,8 @@ class GuessedRounds:
         (lead,) = parts.next_round.segments
         batch.first[:] = lead.payload.data
         if start is not None:
-            # As after a round whose first guess was wrong: the next one begins after one token.
+            # As after a round whose first guess was wrong: the next round begins after a single
+            # token.
             batch.start[TOKENS][:] = NO_TOKEN
             batch.start[SAMPLED][:] = start.context[-1]
             batch.start[POSITION][:] = start.position - 1

@@ -1,8 +1,8 @@
 """Whether decode steps of a language model can be discarded after they have run.
 
-A discarded step has written to the caches. That does no harm if it wrote at its own positions only,
-and if no step reads a position after its own: then those positions are written again before
-anything reads them. The ops in `_USES` are known to do so.
+A discarded step has written to the caches. That does no harm if the step wrote at its own positions
+only, and if no step reads a position after its own: then those positions are written again before a
+later step reads them. The ops in `_USES` are known to work so.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from webpte.errors import DeviceError
 
 @dataclass(frozen=True)
 class _CacheUse:
-    """The arguments of an op that are caches, and its mask, with which it may read all positions.
+    """The arguments of an op that are caches, and the mask by which it may read all positions.
 
     Each of these ops has an `input_pos`, the position of the first token. With the flag
-    `heads_before`, positions are another dim than that which updates write along.
+    `heads_before`, the positions are a different dim from the dim along which updates write.
     """
 
     caches: tuple[str, ...]
@@ -44,7 +44,7 @@ _USES = {
 
 
 def unsafe_state(graph: Graph) -> str | None:
-    """Return the reason why steps that have run cannot be discarded; None if they can be."""
+    """Return the reason why steps that have run cannot be discarded, or None if they can."""
     flow = Dataflow.of(graph)
     # A fused call uses state as its parts do.
     for call in (part for whole in flow.computing for part in whole.parts or (whole,)):
@@ -80,7 +80,7 @@ def _reason(graph: Graph, call: Call, touched: frozenset[int]) -> str | None:
 
 
 def _is_set(graph: Graph, call: Call, op: OpDef, name: str | None) -> bool:
-    """Return whether a call has an argument that is neither null nor false."""
+    """Return whether an argument of a call is neither null nor false."""
     place = len(call.args) if name is None else op.signature.positions[name]
     if place >= len(call.args) - 1:
         return False
@@ -90,7 +90,7 @@ def _is_set(graph: Graph, call: Call, op: OpDef, name: str | None) -> bool:
 def leaves_traces(error: BaseException, calls: int) -> bool:
     """Return whether calls that were made before this error may have changed state.
 
-    A call that fails leaves state as it was, but a cancelled one runs to its end if it is on the
+    A call that fails leaves state unchanged, but a cancelled call runs to its end if it is on the
     GPU, and after a failure of the device its effect is unknown.
     """
     if calls == 0:

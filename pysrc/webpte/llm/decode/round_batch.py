@@ -1,13 +1,13 @@
-"""Rounds of speculative decoding as one plan: tokens are guessed, and the target checks them.
+"""Rounds of speculative decoding as a single plan: tokens are guessed, and the target checks them.
 
-    next_round    where the round begins: after the guesses of the last one that were right
-    guess_tokens  what followed the last tokens earlier in the conversation; or, with a draft
+    next_round    computes where the round begins: after the right guesses of the last round
+    guess_tokens  the continuation of an earlier occurrence of the last tokens; or, with a draft
     draft         as many steps as the round has tokens; each but the last gives the next token
-    target        one run of these tokens, and the tokens that follow each of them
+    target        a run of these tokens, and the tokens that follow each of them
 
 The last step of a draft only writes its token to the draft's cache: should all guesses be right,
-the next round begins after it. How far a round comes is known on the GPU alone, so what a run
-uploads for its position is taken from a table of all positions that it may begin at.
+the next round begins after it. The end of a round is known on the GPU alone, so the uploads that
+depend on the position are taken from a table of all positions where the round may begin.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from webpte.llm.decode.decode_steps import PackedStep
 from webpte.llm.decode.step_batch import TOKEN_BYTES, from_block, pack_outputs
 
 WORD_BYTES = 4
-TOKENS, SAMPLED, POSITION, TABLE, HISTORY = range(5)  # inputs of the graph below
+TOKENS, SAMPLED, POSITION, TABLE, HISTORY = range(5)  # indices of the graph's inputs
 
 
 def next_round_graph(tokens: int, positions: int, words: int, room: int) -> Graph:
-    """Build the graph that tells where a round begins, for a table of so many positions.
+    """Build the graph that computes where a round begins, for a table of so many positions.
 
-    With `room` for a history of so many tokens, it also guesses the tokens of the round.
+    With `room` for a history of so many tokens, the graph also guesses the tokens of the round.
     """
     dims: list[Dims] = [(tokens,), (tokens,), (1,), (positions, words)]
     dims += [(room,)] if room else []
@@ -66,7 +66,7 @@ class DraftSteps:
 
 @dataclass(frozen=True)
 class RoundParts:
-    """The plans that a round is made of, and the delegate of the first of them."""
+    """The plans of a round, and the delegate of the first plan."""
 
     delegate: GpuDelegate
     next_round: DevicePlan
@@ -81,7 +81,7 @@ class RoundParts:
 
     @property
     def draft_bytes(self) -> int:
-        """The bytes of the table's rows that are uploads of the draft; the target's follow."""
+        """Bytes of the draft's uploads in each row of the table, before the target's."""
         return self.draft.step.row.size if self.draft else 0
 
     @property
@@ -96,23 +96,25 @@ class RoundParts:
 
 @dataclass(frozen=True, eq=False)
 class RoundBatch:
-    """A plan of several rounds, and the parts of what it uploads."""
+    """A plan of several rounds, and the parts of its uploads."""
 
     handle: int
     payload: np.ndarray  # bytes
     table: np.ndarray  # int32 (positions, words)
     first: np.ndarray  # bytes of the first plan's own uploads
-    start: dict[int, np.ndarray]  # int32: tokens, sampled ones, position and history before it
+    # int32: tokens, sampled tokens, position and history before the first round
+    start: dict[int, np.ndarray]
     rounds: int
-    record: int  # bytes that come back of a round
+    record: int  # bytes read back per round
 
 
 async def build_rounds(
     device: Device, parts: RoundParts, scratch: Scratches, tokens: int, rounds: int, begins: bool
 ) -> RoundBatch:
-    """Make the plan of so many rounds of so many tokens.
+    """Make the plan of `rounds` rounds of `tokens` tokens each.
 
-    With `begins`, the host says where the first round begins, or else the rounds before it.
+    With `begins`, the host gives the start of the first round; otherwise it follows from the rounds
+    before.
     """
     (lead,) = parts.next_round.segments
     positions, words = parts.delegate.graph.tensor(TABLE).dims
@@ -154,7 +156,7 @@ async def build_rounds(
 def _round(
     parts: RoundParts, lead: Segment, tokens: int, words: int, results: int, record: int
 ) -> list[SubPlan]:
-    """Return the plans of one round, whose results go to `record` of a buffer."""
+    """Return the plans of a round, whose results go to `record` of a buffer."""
     told, *guesses = (output.tensor.buffer for output in lead.outputs)
     given, sampled = parts.buffer(TOKENS), parts.buffer(SAMPLED)
     place = tokens * words * WORD_BYTES
@@ -200,5 +202,5 @@ def _drafted(draft: DraftSteps, told: int, given: int, tokens: int, row: int) ->
 
 
 def _first_words(outputs: Sequence[DeviceTensor], tokens: int) -> list[DeviceTensor]:
-    """Return those outputs of a sampler of several rows that are its tokens."""
+    """Return the tokens among the outputs of a sampler of several rows."""
     return list(outputs[:1] if outputs[0].nbytes == tokens * TOKEN_BYTES else outputs[:tokens])

@@ -1,7 +1,8 @@
-"""Places of a call's rows, which are tokens, in the tensors of a language model's graph.
+"""The axis of a call's rows, which are tokens, in the tensors of a language model's graph.
 
 Rows that belong to several sequences can share a call if every operator treats each row by itself.
-An axis is followed from operator to operator; one that is not known to keep rows apart is refused.
+An axis is followed from operator to operator; an operator that is not known to keep rows apart is
+refused.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ EMBEDDINGS = {
 ROPES = {"et_vk.apply_rotary_emb.default", "et_vk.apply_rotary_emb_hf.default"}
 INDEX = "aten.index.Tensor"
 PERMUTE = "aten.permute_copy.default"
-# Operators along one dim, which must not be that of the rows.
+# Operators along a dim, which must not be the dim of the rows.
 ALONG_DIM = {
     "aten.slice_copy.Tensor",
     "aten.select_copy.int",
@@ -41,7 +42,7 @@ TOKENS_FIRST = 1  # axis of queries and keys, [1, rows, heads, head size]
 
 @dataclass(frozen=True)
 class RowAxis:
-    """The dim of a tensor that has the rows: those of all tokens, or those that were `picked`."""
+    """The dim of a tensor that has the rows: all tokens, or the rows that were `picked`."""
 
     dim: int
     picked: bool = False
@@ -76,7 +77,7 @@ class RowAxes:
 
 @dataclass(frozen=True)
 class CallArgs:
-    """The arguments of a call by name, with the axes of those that have rows."""
+    """The arguments of a call by name, with the axes of the arguments that have rows."""
 
     graph: Graph
     call: Call
@@ -96,7 +97,7 @@ class CallArgs:
         return value.value if isinstance(value, IntValue) else default
 
     def only(self, *names: str) -> tuple[int, RowAxis]:
-        """Return the one argument with rows, which must be one of these."""
+        """Return the only argument with rows, which must be among these."""
         (found, *more) = self.given.items()
         if more or found[0] not in {self.id(name) for name in names}:
             raise self.refused("takes rows where it treats them together")
@@ -194,7 +195,7 @@ def _permuted(args: CallArgs, out: Dims) -> RowAxis:
 
 
 def _indexed(args: CallArgs, out: Dims) -> RowAxis:
-    """Follow one index tensor for the first dim of a table."""
+    """Follow a single index tensor for the first dim of a table."""
     (index, axis), *more = args.given.items()
     members = args.graph.value_list(args.call.args[1])
     if more or members != (index,):

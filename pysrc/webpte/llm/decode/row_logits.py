@@ -1,9 +1,9 @@
 """A language model's graph, changed to give the logits of every token of a short call.
 
 Most exports compute the logits of a call's last token alone: they pick the last row of the hidden
-states, and what follows (the head: a norm, a linear layer, a few elementwise operators) treats each
-row by itself. So the head can just as well take all rows. Caches and weights stay as they are: both
-graphs can share them.
+states, and the calls after the pick (the head: a norm, a linear layer, a few elementwise operators)
+treat each row by itself. So the head can just as well take all rows. Caches and weights do not
+change, so both graphs can share them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from webpte.llm.cache.shorten_context import resized
 
 VIEW = "aten.view_copy.default"
 SELECT, SLICE = "aten.select_copy.int", "aten.slice_copy.Tensor"
-# Operators whose output rows each depend on one row of the first argument.
+# Operators whose output rows each depend on a single row of the first argument.
 BY_ROWS = ELEMENTWISE | {
     "et_vk.rms_norm.default",
     UNSCALED_RMS_NORM,
@@ -41,8 +41,8 @@ BY_ROWS = ELEMENTWISE | {
 def row_logits(graph: Graph, rows: int) -> Graph | str:
     """Return a graph for up to `rows` tokens that gives the logits of each, or why there is none.
 
-    Its first input are tokens [1, rows] and its only output has a row for each of them; all value
-    ids of the graph keep their meaning.
+    The graph's first input are tokens [1, rows] and its only output has a row for each of them; all
+    value ids of the graph keep their meaning.
     """
     tokens = graph.tensor(graph.inputs[0])
     chunk = tokens.dims[-1]
@@ -75,12 +75,12 @@ class _Head:
         self._graph = graph
         self._flow = Dataflow.of(graph)
         self._chunk = chunk
-        self._values: set[int] = set()  # tensors of one row
+        self._values: set[int] = set()  # tensors with a single row
         self._views: dict[int, Call] = {}  # calls that only pick or reshape a row, by index
         self._has_pick = False
 
     def follow(self, output: int) -> str | None:
-        """Find the head; return the reason if there is none that treats rows by themselves."""
+        """Find the head; return the reason if no head treats rows by themselves."""
         left = [output]
         while left:
             value_id = left.pop()
@@ -123,7 +123,7 @@ class _Head:
         return [i for i in self._flow.gives(call) if self._is_tensor(i)]
 
     def _is_view(self, call: Call, name: str) -> bool:
-        """Tell whether a call gives the last row of its input, perhaps in another shape."""
+        """Return whether a call gives the last row of its input, perhaps in another shape."""
         if call.args[0] in self._flow.stored or not self._is_tensor(call.args[-1]):
             return False
         source, out = (self._graph.tensor(i).dims for i in (call.args[0], call.args[-1]))
@@ -146,7 +146,7 @@ class _Head:
         return value.value if isinstance(value, IntValue) else None
 
     def graph_of_all_rows(self) -> Graph:
-        """Return the graph with a row for every token in place of the last one's."""
+        """Return the graph with a row for every token in place of the last token's row."""
         values: list[Value] = list(self._graph.values)
         for value_id in self._values:
             tensor = self._graph.tensor(value_id)

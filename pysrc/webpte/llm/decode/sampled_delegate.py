@@ -1,7 +1,7 @@
 """A delegate with a sampler: the sampled token comes back instead of the delegate's output.
 
 The sampler (an argmax, or sampling) reads the logits on the GPU, in the same submission. Where it
-is safe, steps follow whose token comes from the step before, on the GPU: see decode_steps.py.
+is safe, steps follow that take the token of the step before on the GPU: see decode_steps.py.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SampledDelegate:
             raise
 
     def history(self, sampler: GpuDelegate) -> list[Input]:
-        """Return the history as an input, if there is one: it is on the GPU after a `run`."""
+        """Return the history, on the GPU after a `run`, as a list of inputs; [] if unused."""
         if not self.kind.penalized:
             return []
         tensor = sampler.graph.tensor(sampler.graph.inputs[-1])
@@ -120,7 +120,7 @@ class SampledDelegate:
     async def prepare(
         self, sampler: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
     ) -> tuple[PreparedRun, PreparedRun]:
-        """Prepare a run of the body, and one of the sampler on its output; only in its turn."""
+        """Prepare a run of the body, and of the sampler on its output; only within the turn."""
         body = self.body
         first = await body.prepare(RunRequest(given, OutputPlacement.BORROWED))
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
@@ -151,9 +151,10 @@ class SampledDelegate:
 
     @property
     def keeps_inputs(self) -> bool:
-        """Whether the inputs that steps have in common are still those of the last sampled token.
+        """Whether the inputs shared by all steps are still the inputs of the last sampled token.
 
-        A sampler of another kind may have sampled that: the first one of an answer has a mask.
+        A sampler of another kind may have sampled that token: the first token of an answer has a
+        mask.
         """
         return self.body.sampled_writes == self.body.kept_writes
 

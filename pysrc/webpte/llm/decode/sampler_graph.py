@@ -23,9 +23,9 @@ class SamplerKind:
     """The kind of sampler: an argmax, or sampling with these steps.
 
     room          the length of the history, where tokens are penalized
-    masked        whether it takes a mask of allowed tokens
-    top_logprobs  the number of likeliest tokens it also returns; 0: only the sampled token
-    rows          the number of rows of logits to sample from, one token each; 0: the last row only
+    masked        whether the sampler takes a mask of allowed tokens
+    top_logprobs  the number of likeliest tokens to return, too; 0: only the sampled token
+    rows          the number of rows of logits to sample from, a token each; 0: the last row only
     """
 
     sampled: bool = False
@@ -41,9 +41,9 @@ class SamplerKind:
     def of(
         cls, settings: SamplerSettings, context: int | None, masked: bool = False, rows: int = 0
     ) -> SamplerKind | None:
-        """Return the kind for these settings; None if it needs the host.
+        """Return the kind for these settings, or None if they need the host.
 
-        That is for a rule, and for a history of unknown length.
+        A rule needs the host, and so does a history of unknown length.
         """
         if settings.rule is not None:
             return None
@@ -59,8 +59,8 @@ class SamplerKind:
     def graph(self, logits: Tensor) -> Graph:
         """Build the graph: its outputs are the token and, if requested, log-probabilities.
 
-        With `rows` they are tensors of one token each, or one tensor of all, then those of
-        log-probabilities.
+        With `rows` the outputs are tensors of a single token each, or a tensor of all tokens,
+        followed by the log-probabilities.
         """
         if self.rows:
             return rows_graph(logits.dtype, logits.dims, self)
@@ -73,7 +73,7 @@ class SamplerKind:
     def inputs(self, settings: SamplerSettings, position: int) -> list[np.ndarray | int]:
         """Return the graph's inputs between the logits and the allowed tokens.
 
-        `position` is the number of tokens before the one to sample.
+        `position` is the number of tokens before the sampled token.
         """
         return [position, settings.values, settings.seed] if self.sampled else []
 
@@ -87,7 +87,7 @@ ARGMAX = SamplerKind()
 
 
 def argmax_graph(dtype: DType, dims: Dims) -> Graph:
-    """Build one call of argmax over the last dim, for inputs of up to these dims."""
+    """Build a call of argmax over the last dim, for inputs of up to these dims."""
     values = (
         Tensor(0, dtype, dims, None, None),
         IntValue(-1),
@@ -98,7 +98,7 @@ def argmax_graph(dtype: DType, dims: Dims) -> Graph:
 
 
 def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
-    """Build one call of webpte.sample.default, for logits of up to these dims, [1, V] or [1, S, V].
+    """Build a call of webpte.sample.default, for logits of up to these dims, [1, V] or [1, S, V].
 
     Inputs: the logits; the position, an int; settings, float32 [8]; the seed, int32 [2]; if masked,
     the allowed tokens, a bit for each in int32; if penalized, the history, to which the token is
@@ -138,8 +138,8 @@ def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
 def rows_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
     """Build calls that sample a token from each row of the logits.
 
-    Inputs are those of `sample_graph`, where the position is that of the first row's token, and the
-    history has all tokens: each row's token is penalized by those before it.
+    Inputs are as for `sample_graph`, with the position of the first row's token, and a history of
+    all tokens: each row's token is penalized by the tokens before it.
     """
     graph = sample_graph(dtype, dims, kind) if kind.sampled else argmax_graph(dtype, dims)
     values, calls = list(graph.values), list[Call]()

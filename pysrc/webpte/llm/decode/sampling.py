@@ -1,7 +1,7 @@
 """Sampler settings: checked as a caller gives them, and converted for the sampling operator.
 
 ops/sampling/sample.py defines the settings. `SamplerSettings.choose` is its reference, so a program
-whose logits come to the host generates the same tokens as one that samples on the GPU.
+whose logits come to the host generates the same tokens as a program that samples on the GPU.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Sampling:
 
 
 def _check_number(name: str, value: object, may_be_absent: bool) -> None:
-    """Raise InputError for an option that is no number, or that no float holds."""
+    """Raise InputError for an option that is not a number, or too large for a float."""
     if value is None and may_be_absent:
         return
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InputError(f"{name} must be a number, not {shown(value)}")
     if name == "top_k" and _is_integer(value):
-        return  # of any size: it is compared with the vocabulary
+        return  # an int of any size: it is compared with the vocabulary
     try:
         is_finite = math.isfinite(value)
     except OverflowError:
@@ -75,7 +75,7 @@ def _check_number(name: str, value: object, may_be_absent: bool) -> None:
 
 
 def check_stop(stop: object) -> frozenset[int]:
-    """Return the tokens that end an answer; raise InputError if they are no tokens."""
+    """Return the tokens that end an answer; raise InputError if they are not tokens."""
     given = list(stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else [None]
     tokens = [int(token) for token in given if _is_integer(token)]
     if len(tokens) < len(given):
@@ -84,7 +84,7 @@ def check_stop(stop: object) -> frozenset[int]:
 
 
 def check_most(most: object, name: str = "max_new_tokens") -> int:
-    """Return a limit; raise InputError if it is no integer."""
+    """Return a limit; raise InputError if the limit is not an integer."""
     if not _is_integer(most):
         raise InputError(f"{name} must be an integer, not {shown(most)}")
     return int(most)
@@ -95,7 +95,7 @@ def _is_integer(value: object) -> TypeGuard[int | np.integer[Any]]:
 
 
 def seed_words(seed: int | None) -> Array:
-    """Return a seed as the operator takes it, int32 [2]; None is a new one each time."""
+    """Return a seed in the operator's form, int32 [2]; None is a new seed each time."""
     if seed is None:
         seed = int.from_bytes(os.urandom(SEED_BITS // 8), "little")
     if not _is_integer(seed) or not 0 <= seed < 1 << SEED_BITS:
@@ -111,7 +111,7 @@ LogitsRule = Callable[[Sequence[int], Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class SampledToken:
-    """A token; `words` are its log-probabilities as top_logprobs.py packs them, if requested."""
+    """A token; `words` are its log-probabilities, packed as in top_logprobs.py, if requested."""
 
     token: int
     words: Array | None = None
@@ -121,7 +121,7 @@ class SampledToken:
 class SamplerSettings:
     """Sampling settings, seed, and the number of top log-probabilities to return (0: none).
 
-    `rule` changes the logits (vocabulary,) after a history, on the host, before one is chosen.
+    `rule` changes the logits (vocabulary,) after a history, on the host, before a token is chosen.
     """
 
     sampling: Sampling
@@ -135,7 +135,7 @@ class SamplerSettings:
 
     @classmethod
     def of(cls, sampling: Sampling, seed: int | None, top_logprobs: int = 0) -> SamplerSettings:
-        """Return settings with a seed as an int; None is a new one."""
+        """Return settings with a seed as an int; None is a new seed."""
         return cls(sampling, seed_words(seed), top_logprobs)
 
     @property

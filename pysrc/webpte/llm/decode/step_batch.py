@@ -1,8 +1,8 @@
 """Two plans in one submission: a body, and the sampler that reads the body's output.
 
-A batch is one step with inputs from the host, or several steps, where the token that the sampler
-returns in one step is the body's input in the next. The uploads of all steps go up as one block,
-from which each step copies its own.
+A batch is a single step with inputs from the host, or several steps, where the token that the
+sampler returns in a step is the body's input in the next. The uploads of all steps go up as one
+block, from which each step copies its part.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TOKEN = ("token", 16)  # scratch memory for the token that was sampled last
 class StepBatch:
     """A plan of one or several steps.
 
-    The `payload` has each step's uploads, body first, then sampler; `rows` are a view of it, by
-    step.
+    The `payload` has each step's uploads, body first, then sampler; `rows` are a view of the
+    payload, by step.
     """
 
     handle: int
@@ -56,14 +56,14 @@ class StepBatch:
 
 
 class StepBatches:
-    """The step batches of one body."""
+    """The step batches of a body."""
 
     def __init__(self, device: Device, memory: DelegateMemory) -> None:
         self._device = device
         self._plans = CombinedPlans[StepBatch](device, memory)
 
     async def call(self, body: DevicePlan, sampler: DevicePlan, keep_token: bool) -> StepBatch:
-        """Return a batch of one step; `keep_token` keeps its last token for steps that follow."""
+        """Return a batch of a single step; `keep_token` keeps its last token for later steps."""
 
         first, second = ends = body.segments[-1], sampler.segments[-1]
 
@@ -77,7 +77,7 @@ class StepBatches:
             shift = first.payload.data.size
             shifted = (replace(u, payload_offset=u.payload_offset + shift) for u in second.uploads)
             readbacks, nbytes = second.readbacks, second.result_bytes
-            if first.faults:  # its fault word is its last readback
+            if first.faults:  # the fault word is the last readback
                 readbacks += (replace(first.readbacks[-1], result_offset=nbytes),)
                 nbytes += INDEX_FLAG_BYTES
             parts = (SubPlan(first.handle), SubPlan(second.handle, copies_after=kept))
@@ -93,7 +93,7 @@ class StepBatches:
     ) -> StepBatch:
         """Return a batch of `count` steps, each with the last sampled token in buffer `tokens`.
 
-        Its result is the sampler's outputs, step by step.
+        The batch's result is the sampler's outputs, step by step.
         """
 
         first, second = ends = body.segments[-1], sampler.segments[-1]
@@ -139,7 +139,7 @@ class StepBatches:
 
 
 def pack_outputs(tensors: Sequence[DeviceTensor], target: int, offset: int) -> list[GpuCopy]:
-    """Return copies of tensors into a buffer, one after the other."""
+    """Return copies of tensors into a buffer, in sequence."""
     copies = []
     for tensor in tensors:
         copies.append(GpuCopy(tensor.buffer, target, tensor.nbytes, target_offset=offset))

@@ -1,8 +1,9 @@
-"""A decoder's graph that takes tokens: what embeds them goes before what takes their embeddings.
+"""A decoder's graph that takes tokens: the embedding's calls go before the decoder's.
 
 Exports of models that also see pictures have two methods: `token_embedding` gives the embeddings of
-tokens, and `text_decoder` takes embeddings, of tokens or of pictures. For tokens alone both are one
-graph, so that a step is one submission, and the token that it samples can be the next one's input.
+tokens, and `text_decoder` takes embeddings, of tokens or of pictures. For tokens alone both become
+a single graph, so that a step is one submission, and its sampled token can be the next step's
+input.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from webpte.engine.graph.graph import Call, Graph, Tensor, Value
 def token_graph(embedding: Graph, decoder: Graph) -> Graph | str:
     """Return a graph of both, or why there is none; ids of the decoder's values stay.
 
-    Inputs: those of the embedding (tokens), then those of the decoder but for the embeddings.
+    Inputs: the inputs of the embedding (tokens), then the inputs of the decoder but for the
+    embeddings.
     """
     if len(embedding.inputs) != 1 or len(embedding.outputs) != 1:
         return "the embedding does not take tokens and give their embeddings alone"

@@ -1,1 +1,1 @@
-"""LoRA: weights of low rank that change what a loaded program computes, switched between calls."""
+"""LoRA: weights of low rank that change a loaded program's results, switched between calls."""

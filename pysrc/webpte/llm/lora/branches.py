@@ -1,6 +1,6 @@
-"""Adds branches for LoRA to the linear layers of a file, when it is loaded.
+"""Adds branches for LoRA to the linear layers of a file, when the file is loaded.
 
-The exporter says which weights belong to which layer of the model (the constant method
+The exporter records which weights belong to which layer of the model (the constant method
 `get_linear_layers`, see webpte_export/layer_names.py), so no new export is needed to give a program
 room for LoRA, of any rank and for any of its linear layers.
 """
@@ -36,13 +36,14 @@ OPERANDS = {
 
 
 def with_room(contents: Contents, room: LoraRoom | int) -> tuple[Contents, LoraSlots]:
-    """Return a file whose linear layers have branches of a room, and the slots of these."""
+    """Return a file whose linear layers have branches for LoRA, and the slots of the branches."""
     room = LoraRoom(room) if isinstance(room, int) else room
     modules = _chosen(_modules_of(contents), room, contents.source.name)
     planner, found = SlotPlanner(room), dict[tuple[str, int], list[_Siblings]]()
     for name, method in contents.methods.items():
         for index, graph in enumerate(method.graphs):
-            if graph is not None and name not in OPTIONAL_METHODS:  # "learn" takes one as its input
+            # the method "learn" takes a LoRA as its input
+            if graph is not None and name not in OPTIONAL_METHODS:
                 groups = list(_groups(graph, _layers(graph, modules)))
                 found[name, index] = groups
                 for group in groups:
@@ -79,7 +80,7 @@ def _modules_of(contents: Contents) -> list[LinearModule]:
 
 
 def read_modules(text: str, name: str) -> list[LinearModule]:
-    """Read what the exporter says about linear layers."""
+    """Read the exporter's description of linear layers."""
 
     def fail(message: str) -> FormatError:
         return FormatError(message, 0)
@@ -147,12 +148,12 @@ def _chosen(modules: list[LinearModule], room: LoraRoom, name: str) -> dict[str,
 
 
 def _is_in_a_layer(name: str) -> bool:
-    """Tell whether a name has the number of a layer: the head has none."""
+    """Return whether a name has the number of a layer, unlike the name of the head."""
     return any(part.isdecimal() for part in name.split("."))
 
 
 def ends_with(name: str, end: str) -> bool:
-    """Tell whether a layer's name ends with whole parts, as PEFT's target modules do."""
+    """Return whether a layer's name ends with whole parts, as PEFT's target modules do."""
     return name == end or name.endswith(f".{end}")
 
 
@@ -170,7 +171,7 @@ class _LinearCall:
 
 
 class _Siblings:
-    """Linear layers of one input, with their branches once these are planned."""
+    """Linear layers of the same input, with their branches once these are planned."""
 
     def __init__(self, layers: Sequence[_LinearCall]) -> None:
         self.layers = layers
@@ -183,7 +184,7 @@ class _Siblings:
 
 
 def _layers(graph: Graph, modules: dict[str, LinearModule]) -> Iterator[_LinearCall]:
-    """Yield the linear layers of a graph whose weights are those of the modules."""
+    """Yield the linear layers of a graph whose weights belong to the modules."""
     flow = Dataflow.of(graph)
     named = {
         tensor.id: modules[tensor.constant.key]
@@ -212,7 +213,7 @@ def _layers(graph: Graph, modules: dict[str, LinearModule]) -> Iterator[_LinearC
 
 
 def _groups(graph: Graph, layers: Iterator[_LinearCall]) -> Iterator[_Siblings]:
-    """Yield layers of one input together; views of the same tensor are one input."""
+    """Yield layers of the same input together; views of the same tensor are the same input."""
     flow, found = Dataflow.of(graph), dict[tuple[object, ...], list[_LinearCall]]()
     for layer in layers:
         tensor = graph.tensor(layer.x)
@@ -237,11 +238,12 @@ def _branched(graph: Graph, groups: list[_Siblings], slots: LoraSlots) -> Graph:
 
 
 class _BranchWriter:
-    """Writes a graph anew with the branches.
+    """Writer of a copy of the graph with the branches.
 
-    The result of a layer gets a new value, and what the layer gave becomes its sum with the branch.
-    Where nothing but a sum (with a residual) reads a layer's result, the branch is added after
-    that sum: then each of both sums is done by the kernel of the linear layer before it.
+    The result of a layer gets a new value, and the layer's old value becomes the sum of the result
+    and the branch. Where nothing but a sum (with a residual) reads a layer's result, the branch is
+    added after that sum: then each of both sums is done by the kernel of the linear layer before
+    it.
     """
 
     def __init__(self, graph: Graph, groups: list[_Siblings], slots: LoraSlots) -> None:
@@ -252,7 +254,7 @@ class _BranchWriter:
         self._calls: list[Call] = []
         self._null, self._one = self._value(NullValue()), self._value(IntValue(1))
         self._group_of = {layer.call.index: group for group in groups for layer in group.layers}
-        self._low: dict[int, int] = {}  # A x of each group, by its identity
+        self._low: dict[int, int] = {}  # A x of each group, by the group's identity
         self._late: dict[int, tuple[int, tuple[Call, ...]]] = {}  # by the sum's index
 
     def graph(self) -> Graph:

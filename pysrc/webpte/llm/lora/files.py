@@ -1,7 +1,7 @@
 """Reads LoRA files: as PEFT writes them (safetensors and adapter_config.json), or as `.ptd`.
 
-Tensors are named `base_model.model.LAYER.lora_A.weight` and `lora_B`. What a file asks for beyond
-two matrices for each linear layer (DoRA, biases, whole layers, embeddings) is refused.
+Tensors are named `base_model.model.LAYER.lora_A.weight` and `lora_B`. Features beyond two matrices
+for each linear layer (DoRA, biases, whole layers, embeddings) are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from webpte.llm.lora.weights import Factor, LoraWeights
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 MAX_CONFIG = 1 << 20
 _NAME = re.compile(r"(?:base_model\.model\.)?(?P<layer>.+)\.lora_(?P<side>[ABab])(\.\w+)?\.weight")
-_PLAIN = re.compile(r"\^?[\w.]+")  # a pattern that is a name, or the end of one
+_PLAIN = re.compile(r"\^?[\w.]+")  # a pattern that is a name, or the end of a name
 _DTYPES = {
     ScalarType.FLOAT: "F32",
     ScalarType.HALF: "F16",
@@ -62,10 +62,10 @@ async def read_lora(
     """Read a LoRA; `keep` and `fetch` are arguments of `open_source`.
 
     source  a folder or its address, with adapter_model.safetensors and adapter_config.json; or a
-            .safetensors or .ptd file with that JSON beside it; or the bytes of one
-    config  the JSON, where it is elsewhere: a path, a URL, bytes, or a dict
+            .safetensors or .ptd file with that JSON in the same folder; or the bytes of such a file
+    config  the JSON, if it is in another place: a path, a URL, bytes, or a dict
     alpha   the scale times the rank, in place of the JSON
-    name    for messages; by default that of the folder or file
+    name    for messages; by default the name of the folder or file
     """
     with keeping(keep) as files:
         fetch["keep"] = keep
@@ -80,7 +80,7 @@ async def _read(
     files: list[Any],
     fetch: Mapping[str, Any],
 ) -> LoraWeights:
-    """Read a LoRA; put the files that are opened into a list."""
+    """Read a LoRA; append the opened files to `files`, for the caller to close."""
     file, beside = _places(source)
     opened = await open_source(file, **fetch)
     files.append(opened)

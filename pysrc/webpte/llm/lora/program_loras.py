@@ -24,7 +24,7 @@ from webpte.program import Program, attach, attached, build_of, call_log_of, reb
 
 
 class ProgramLoras:
-    """The LoRAs of a program, and the slots that one of them is copied into.
+    """The LoRAs of a program, and the slots that receive the LoRA in use.
 
     slots  the room for LoRAs that the program was loaded with; None if it has no room
     """
@@ -38,7 +38,7 @@ class ProgramLoras:
 
     @property
     def allocated(self) -> dict[int, int]:
-        """GPU buffers of the loaded LoRAs by number, with their bytes."""
+        """Size in bytes of the loaded LoRAs' GPU buffers, by number."""
         buffers: dict[int, int] = {}
         for lora in self._loaded.values():
             buffers |= allocated_by(lora)
@@ -66,7 +66,7 @@ class ProgramLoras:
         return lora
 
     async def use(self, lora: Lora | None) -> None:
-        """Compute with a LoRA from the next call on; None: with the model as it was exported."""
+        """Compute with a LoRA from the next call on; None: with the model as exported."""
         program = self._program
         call_log_of(program).check_open()
         if lora is not None:
@@ -96,11 +96,12 @@ class ProgramLoras:
                 self.used = lora
                 log.weights += 1
                 for method in build.methods:
-                    log.count(method)  # caches are those of another LoRA
+                    # counts as a call, because caches belong to the LoRA that computed them
+                    log.count(method)
 
 
 def give_room(program: Program, slots: LoraSlots) -> None:
-    """Let a program, which was built with these slots, take LoRAs."""
+    """Let a program that was built with these slots take LoRAs."""
     attach(program, ProgramLoras(program, slots))
 
 
@@ -115,16 +116,16 @@ async def load_lora(
     progress: Progress | None = None,
     download: Download | None = None,
 ) -> Lora:
-    """Read a LoRA and put it on the GPU, beside those that are there; `use_lora` chooses it.
+    """Read a LoRA and put it on the GPU, in addition to the loaded LoRAs; `use_lora` chooses it.
 
     program has room for it: `webpte.llm.load(..., lora=RANK)`
 
     source  a folder or its address, with adapter_model.safetensors and adapter_config.json as
-            PEFT writes them; or a .safetensors or .ptd file with that JSON beside it; or the
-            bytes of such a file
-    config  the JSON, where it is elsewhere: a path, a URL, bytes, or a dict
+            PEFT writes them; or a .safetensors or .ptd file with that JSON in the same folder; or
+            the bytes of such a file
+    config  the JSON, if it is in another place: a path, a URL, bytes, or a dict
     alpha   the scale times the rank, in place of the JSON
-    name    its name, by default that of the folder or file
+    name    its name, by default the name of the folder or file
     keep, progress, download   as for `webpte.load`
     """
     fetch: dict[str, Any] = {"keep": keep, "progress": progress, "download": download}
@@ -132,16 +133,16 @@ async def load_lora(
 
 
 async def use_lora(program: Program, lora: Lora | None) -> None:
-    """Compute with a LoRA from the next call on; None: with the model as it was exported.
+    """Compute with a LoRA from the next call on; None: with the model as exported.
 
     Calls that are under way end with the LoRA that they began with. A KV cache belongs to the LoRA
-    that it was computed with: conversations are computed anew (`webpte.llm`).
+    that computed it: conversations are computed again (`webpte.llm`).
     """
     await _loras_of(program).use(lora)
 
 
 def lora_in_use(program: Program) -> Lora | None:
-    """Return the LoRA that a program computes with; None: the model as it was exported."""
+    """Return the LoRA that a program computes with; None: the model as exported."""
     return _loras_of(program).used
 
 

@@ -1,12 +1,12 @@
-"""The room that a program has for LoRA: which linear layers, which rank, and where weights go.
+"""The room that a program has for LoRA: the linear layers, the rank, and the places of weights.
 
 A linear layer y = W x gets a branch, y = W x + B (A x), with A of `rank` rows and B of `rank`
-columns. Layers of one input share a first step: their A lie one below the other in one tensor, and
-each B has columns for all of them, with zeros in those of the others. A LoRA of a smaller rank
-leaves the rest zero; with none at all everything is zero.
+columns. Layers of the same input share a first step: their A lie below each other in one tensor,
+and each B has columns for all of them, with zeros in the columns of the other layers. A LoRA of a
+smaller rank leaves the rest zero; without a LoRA everything is zero.
 
-All these tensors lie in `source`, one after the other, as those of the LoRA in use: what reads them
-on the host (a rebuilt program, a comparison with NumPy) reads what the GPU has.
+All these tensors lie in sequence in `source`, with the contents of the LoRA in use: a reader on the
+host (a rebuilt program, a comparison with NumPy) reads the same weights as the GPU.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class LoraRoom:
-    """The largest LoRA that a program will be given.
+    """The largest LoRA that a program can take.
 
     rank     its largest rank
-    modules  the linear layers that it may change, by their names or the ends of these, such as
-             "q_proj"; None: all linear layers of the decoder's layers
+    modules  the linear layers that it may change, by their names or the ends of their names, such
+             as "q_proj"; None: all linear layers of the decoder's layers
     """
 
     rank: int
@@ -47,14 +47,14 @@ class LoraRoom:
 
 @dataclass(frozen=True)
 class LinearModule:
-    """A linear layer of the model, or a part of one, and what the exporter did to its weights.
+    """A linear layer of the model, or a part of a layer, and the exporter's changes to its weights.
 
-    name   that of the layer in the model
-    key    that of the weights in the file
+    name   the layer's name in the model
+    key    the name of the weights in the file
     pairs  (heads, size of a head) if the two rows of a rotated pair are next to each other
     rows   (groups, begin, end): it has the rows from `begin` to `end` of each group of rows
     scale  a factor in the weights
-    shift  a vector that was taken from the input, and whose effect is in the layer's bias
+    shift  a vector that was subtracted from the input, and whose effect is in the layer's bias
     """
 
     name: str
@@ -65,7 +65,7 @@ class LinearModule:
     shift: np.ndarray | None = field(default=None, compare=False)
 
     def matrix(self, whole: np.ndarray) -> np.ndarray:
-        """Return its rows of a layer's second matrix (rows, n), as the program has them."""
+        """Return the module's rows of a layer's second matrix (rows, n), in the program's order."""
         found = whole
         if self.rows is not None:
             groups, begin, end = self.rows
@@ -80,9 +80,9 @@ class LinearModule:
 
 @dataclass(frozen=True)
 class LoraSlot:
-    """One tensor of the room, at an offset of the source.
+    """A tensor of the room, at an offset of the source.
 
-    It is A of some layers, B of one of them, or what A makes of the shifts of inputs.
+    The tensor is A of some layers, B of a layer, or the product of A and the shifts of inputs.
     """
 
     dims: Dims
@@ -96,7 +96,7 @@ class LoraSlot:
 
 @dataclass(frozen=True)
 class Branch:
-    """The place of one linear layer in the room: its tensors, and its first row and column there.
+    """The place of a linear layer in the room: its tensors, and its first row and column there.
 
     `inputs` and `outputs` are the widths of the layer.
     """
@@ -111,7 +111,7 @@ class Branch:
 
     @property
     def slots(self) -> list[LoraSlot]:
-        """Its tensors."""
+        """The branch's tensors."""
         return [slot for slot in (self.a, self.b, self.shift) if slot is not None]
 
 
@@ -119,7 +119,7 @@ class Branch:
 class LoraSlots:
     """All branches of a program by the name of their layer, and the bytes of the LoRA in use.
 
-    A layer that the exporter split has several.
+    A layer that the exporter split has several branches.
     """
 
     room: LoraRoom
@@ -135,7 +135,7 @@ class LoraSlots:
         return cls(room, branches, BytesSource(data, "LoRA"), data)
 
     def region(self, slot: LoraSlot) -> Region:
-        """Return the bytes of a slot as they are now, whenever they are read."""
+        """Return the region of a slot; each read returns the bytes of the LoRA in use."""
         return Region(self.source, slot.offset, slot.nbytes)
 
     @property
@@ -186,7 +186,7 @@ class LoraSlots:
             yield slot, arrays.get(slot)
 
     def store(self, lora: LoraWeights | None) -> None:
-        """Make the bytes of the source those of a LoRA."""
+        """Write a LoRA to the bytes of the source."""
         for slot, array in self.filled(lora):
             found = bytes(slot.nbytes) if array is None else array.tobytes()
             self.data[slot.offset : slot.offset + slot.nbytes] = found
@@ -197,7 +197,7 @@ def _slots_of(branches: Mapping[str, Sequence[Branch]]) -> set[LoraSlot]:
 
 
 class SlotPlanner:
-    """Gives slots their places; the same layers get the same slots in every method."""
+    """Planner of the places of slots; the same layers get the same slots in every method."""
 
     def __init__(self, room: LoraRoom) -> None:
         self.room = room
@@ -208,7 +208,7 @@ class SlotPlanner:
     def add(
         self, group: Sequence[tuple[LinearModule, int]], inputs: int, dtype: DType
     ) -> list[Branch]:
-        """Return the branches of layers (with their widths) that have one input."""
+        """Return the branches of layers (with their widths) that have the same input."""
         modules = tuple(module for module, _ in group)
         if modules in self._planned:
             return self._planned[modules]

@@ -1,6 +1,6 @@
-"""LoRAs on a device: each has a copy of its own there, and the one in use is copied into the slots.
+"""LoRAs on a device: each has a copy of its weights there; the copy in use is copied to the slots.
 
-Switching is one submission of copies on the GPU, after all that was submitted before.
+Switching is a single submission of copies on the GPU, after all work that was submitted before.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Lora:
         return f"<Lora {self.name!r}: rank {self.rank}, {len(self.layers)} layers>"
 
     def close(self) -> None:
-        """Free its memory. A program that uses it goes on with it until another is chosen."""
+        """Free the LoRA's memory. A program that uses it does so until the next switch."""
         self._weights = None
         if self._copies is not None:
             self._copies.free()
             self._copies = None
 
 
-# The use that a program makes of its LoRAs: no part of the public API
+# A program's access to its LoRAs: no part of the public API
 
 
 def weights_of(lora: Lora) -> LoraWeights:
@@ -73,7 +73,7 @@ async def copies_on(
 
 
 class LoraCopies:
-    """The buffers of one LoRA on a device, for as long as a build of the program lives."""
+    """The buffers of a LoRA on a device, for as long as a build of the program lives."""
 
     def __init__(self, device: Device, lifetime: Lifetime) -> None:
         self._device = device
@@ -81,7 +81,7 @@ class LoraCopies:
         self.buffers: dict[LoraSlot, int] = {}
 
     async def upload(self, slots: LoraSlots, weights: LoraWeights) -> None:
-        """Create and fill the buffers; none is left if that fails."""
+        """Create and fill the buffers; free all of them if that fails."""
         filled = [(slot, array) for slot, array in slots.filled(weights) if array is not None]
         made = await self._device.create_buffers([stored_bytes(slot) for slot, _ in filled])
         self.buffers = dict(zip((slot for slot, _ in filled), made, strict=True))
@@ -188,14 +188,14 @@ class ZeroBuffer:
 
 
 def submit_copies(device: Device, copies: Sequence[GpuCopy]) -> None:
-    """Copy on the GPU, in one submission."""
+    """Copy on the GPU, in a single submission."""
     if copies:
         device.copy(copies)
         count_submission()
 
 
 def check_fits(slots: LoraSlots | None, program: str, lora: LoraWeights) -> LoraSlots:
-    """Return the slots of a program; raise InputError if it has none, or a LoRA does not fit."""
+    """Return the slots of a program; raise InputError without slots, or if a LoRA does not fit."""
     if slots is None:
         raise InputError(
             f"{program} was loaded without room for LoRA: load it by "

@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Factor:
-    """The change of one linear layer's weights: B A, with the scale in B.
+    """The change of a linear layer's weights: B A, with the scale in B.
 
     a  (rank, inputs), b  (outputs, rank), both float32
     """
@@ -45,5 +45,5 @@ class LoraWeights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its matrices."""
+        """Bytes of all matrices."""
         return sum(factor.a.nbytes + factor.b.nbytes for factor in self.factors.values())
