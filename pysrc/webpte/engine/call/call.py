@@ -3,7 +3,7 @@
 A context belongs to the call in which work happens, so calls that overlap are kept apart. Whoever
 runs, copies or reads back on the device calls `count_submission` once that was handed over. Writing
 bytes to a buffer does not count: they go along with the next submission. A long plan may go to a
-browser's queue in pieces, one right after the other (see chunked_encoder.js): that counts as one
+browser's queue in pieces, one right after the other (see replay.js): that counts as one
 submission.
 """
 
