@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def root() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add options; --schedules and --seed are for tests/unit/schedules/test_schedules_*.py."""
+    """Add options; --schedules and --seed are for tests/unit/schedules/test_random_schedules.py."""
     parser.addoption("--all", action="store_true", help="also run tests that are usually left out")
     parser.addoption("--schedules", type=int, help="the number of schedules to run")
     parser.addoption("--seed", type=int, default=0, help="the seed of random schedules")
@@ -73,6 +74,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(TimeReporter(terminal))
 
 
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist, nothing is distributed
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute whole files, but the tests of a few one by one."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from support.harness.distribute import FilesAndTests
+
+    return FilesAndTests(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort browser tests last: asyncio.run fails once Playwright's event loop is running.
 
@@ -86,8 +97,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return in_browser, ranks.get(item.path.name, len(ranks)) if in_browser else 0
 
     items.sort(key=place)
-    if not extent.everything():
-        _keep(config, items, lambda item: item.get_closest_marker("thorough") is None)
+    usual = {item for item in items if item.get_closest_marker("thorough") is None}
+    if usual and not extent.everything():  # otherwise it is a thorough test that was named
+        _keep(config, items, usual.__contains__)
     if text := config.getoption("--part"):
         chosen = files_of(Part.parse(text), [item.path for item in items])
         _keep(config, items, lambda item: item.path in chosen)

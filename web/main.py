@@ -32,12 +32,12 @@ import numpy as np
 import webpte
 from page.app import App
 from page.browser import OpenProgram, Progress, Source
-from page.inputs.photos import PhotoPart
-from page.npy import Array
-from page.outputs.pictures import bmp
-from page.session import open_tabs
-from page.session.engine import PageEngine
-from page.session.typed_address import origin_of
+from page.core import open_tabs
+from page.core.engine import PageEngine
+from page.core.typed_address import origin_of
+from page.shared.inputs.photos import PhotoPart
+from page.shared.npy import Array
+from page.shared.outputs.pictures import bmp
 from webpte.engine.browser.scripts import load_script
 from webpte.engine.gpu.webgpu.device import find_adapter
 from webpte.engine.open.library import LOCAL, LibraryFile

@@ -32,8 +32,8 @@ from webpte.engine.gpu.devices import native_adapters, shared_device
 from webpte.errors import WebpteError
 from webpte.inspection.forecast import forecast
 from webpte.inspection.inspect_file import inspect
-from webpte.inspection.tune.tune_programs import tune
 from webpte.inspection.tune.tuning import Tuning
+from webpte.inspection.tune_programs import tune
 from webpte.program import Program, load
 
 if TYPE_CHECKING:

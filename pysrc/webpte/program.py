@@ -43,8 +43,8 @@ from webpte.inspection.report import (
 )
 from webpte.inspection.report.difference import ATOL, RTOL
 from webpte.inspection.report.forecast import MemoryForecast
-from webpte.inspection.tune.tune_programs import LOADED
 from webpte.inspection.tune.tuning import Tuning
+from webpte.inspection.tune_programs import LOADED
 
 A = TypeVar("A")
 OUTPUTS = {"numpy": OutputPlacement.HOST, "gpu": OutputPlacement.OWNED}

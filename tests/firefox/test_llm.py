@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.harness import extent, limits
+from support.harness import limits
 from support.page.page import python
 from webpte_host.harness.browser import Harness
 
@@ -14,7 +14,7 @@ CODE = """
 import js
 from webpte import llm
 from webpte.engine.call.options import DeveloperOptions
-from webpte.llm import decode
+from webpte.llm import decode_loop as decode
 
 decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
 data = (await (await js.fetch(url)).arrayBuffer()).to_bytes()
@@ -35,10 +35,11 @@ async with await webpte.load(data, options=options, strict=True) as program:
 """
 
 
-@pytest.mark.parametrize("asked", extent.some([SAMPLED], {}), ids=str)
+@pytest.mark.thorough  # test_page.py has a chat
+@pytest.mark.parametrize("asked", [SAMPLED, {}], ids=str)
 @pytest.mark.parametrize(
     ("name", "plain"),
-    extent.some([("llama_tiny_q4", False)], ("llama_tiny_q4", True), ("llama_tiny_fp32", False)),
+    [("llama_tiny_q4", False), ("llama_tiny_q4", True), ("llama_tiny_fp32", False)],
 )
 def test_steps_ahead_say_the_same(
     harness: Harness, name: str, plain: bool, asked: dict[str, float]

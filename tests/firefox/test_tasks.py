@@ -10,6 +10,7 @@ from support.page.task_page import check_task
 from webpte_host.harness.browser import Harness
 
 
+@pytest.mark.thorough  # test_page.py answers by a task, and Chromium has them all
 @pytest.mark.parametrize("task", share(webpte.tasks.names(), 6))
 def test_results_are_those_of_the_reference(harness: Harness, task: str) -> None:
     check_task(harness, task)

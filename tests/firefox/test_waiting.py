@@ -16,8 +16,8 @@ from webpte.engine.browser.scripts import load_script
 from webpte.engine.gpu.webgpu.device import find_adapter
 
 adapter, info = await find_adapter()
-device = await load_script("webgpu/adapter.js").open(adapter, "[]", "{}")
-opened = load_script("webgpu/waiting.js").open(device, False)
+device = await load_script("gpu/webgpu/adapter.js").open(adapter, "[]", "{}")
+opened = load_script("gpu/webgpu/waiting.js").open(device, False)
 await opened.measure()
 device.destroy()
 return json.loads(opened.describe())

@@ -57,7 +57,7 @@ CONFIGS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
 
 
 @pytest.mark.parametrize(
-    ("case", "config"), extent.share([*zip(MATRIX_CASES, CONFIGS, strict=True)], 2), ids=str
+    ("case", "config"), extent.share([*zip(MATRIX_CASES, CONFIGS, strict=True)], 4), ids=str
 )
 def test_packed_weights(case: RowCase, config: tuple[int, int]) -> None:
     assert differs(case, *config) < 1e-6
@@ -71,7 +71,7 @@ def test_few_rows(rows: int) -> None:
     assert max(differs(case, few, 1), differs(case, few, 3)) < 1e-6
 
 
-@pytest.mark.parametrize("case", extent.share(MATMUL_CASES, 2), ids=str)
+@pytest.mark.parametrize("case", extent.share(MATMUL_CASES, 4), ids=str)
 def test_floats(case: RowCase) -> None:
     assert differs(case, 2, 2) < 1e-6
 

@@ -15,9 +15,9 @@ from time import process_time
 
 import pytest
 
-from page.html.markdown import has_markup, markdown
-from page.html.markup import render
-from page.inputs.typed import TypedError, parse_values
+from page.shared.html.markdown import has_markup, markdown
+from page.shared.html.markup import render
+from page.shared.inputs.typed import TypedError, parse_values
 from support.harness.reading import run as run_coroutine
 from support.regex.patterns import HardStrings, Pattern, find_patterns, run
 from support.write.pdf_writer import write_pdf

@@ -132,6 +132,7 @@ class Calls:
             "handle": self.keep(task),
             "canStream": hasattr(task, "stream"),
             "calls": list(task.calls),
+            "form": asdict(task.form) if task.form is not None else None,
         }
 
     async def on_tasks(self, progress: Progress) -> list[str]:

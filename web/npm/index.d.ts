@@ -139,10 +139,24 @@ export class Program {
   close(): Promise<void>;
 }
 
+/** What a page asks for: texts, each with an example (`start`), and options that are numbers or fixed. */
+export interface TaskForm {
+  /** The first input; "text" if there are only texts. */
+  kind: "picture" | "sound" | "text";
+  /** Texts; one with a `split` is a list, one that is `named` an option, all others are inputs in this order. */
+  fields: { name: string; label: string; start: string; rows: number; split: string; named: boolean }[];
+  sliders: { name: string; label: string; start: number; low: number; high: number; step: number }[];
+  fixed: Record<string, unknown>;
+  /** Whether the option `points` takes places of the picture that someone clicked. */
+  points: boolean;
+}
+
 export interface Task {
   /** The inputs of the task; an object after the first one has its options, `signal` and `onProgress`. */
   (...given: unknown[]): Promise<any>;
   readonly task: string;
+  /** null if a form is not enough, as for conversations. */
+  readonly form: TaskForm | null;
   stream(...given: unknown[]): Promise<AsyncIterableIterator<any>>;
   close(): Promise<void>;
 }

@@ -15,7 +15,7 @@ function split(given) {
 export async function openTask(connection, name, source, options) {
   const [loading, call] = loadingOf(options);
   const discard = ({ handle }) => connection.release(handle);
-  const { handle, calls } = await connection.call("task", [name, sourceOf(source), loading], { ...call, discard });
+  const { handle, calls, form } = await connection.call("task", [name, sourceOf(source), loading], { ...call, discard });
   const ask = (kind, ...method) => (...given) => {
     const [inputs, named, own] = split(given);
     return connection.call(kind, [handle, ...method, inputs, named], { ...own, discard: (made) => made?.close?.() });
@@ -23,6 +23,7 @@ export async function openTask(connection, name, source, options) {
   return Object.assign(ask("do"), {
     ...Object.fromEntries(calls.map((method) => [method, ask("call", method)])),
     task: name,
+    form,
     stream: ask("stream"),
     close: () => connection.release(handle),
   });

@@ -1,20 +1,19 @@
 """The page without a browser: every module here imports in CPython.
 
-app.py        passes each message of the page to the controller or view that handles it
-browser.py    the interface to the browser, which `main.py` implements
-controllers/  one per section: opening, gallery, library, inputs, runs, outputs, tabs
-session/      the open program (`session`), its runs (`runner`, `history`), and the `AppState` that
-              controllers and views share; `palette` and `undo`
-inputs/       arrays from rules, typed text, pictures, drawings, sounds and dropped files
-outputs/      summaries of arrays; `renderers/` are the ways to show an output
-cards/        cards of the gallery, and the fills of inputs
-persistence/  what the browser keeps: settings, conversations, program files
-parts/        sections of the page as markup
-html/         markup that escapes, fields, tables, numbers as text
-views/        one folder per tab, found by its place; `view.py` says what a view is
-npy.py        `.npy` and `.npz` files
+app.py      passes each message of the page to the section or view that handles it
+browser.py  the interface to the browser, which `main.py` implements
+core/       the open program (`session`), its runs (`runner`, `history`), and the `AppState` that
+            sections and views share; `palette`, `undo`, `store`; what a reload restores
+shared/     used by sections and views: `html/` (markup that escapes, tables, numbers as text),
+            `inputs/` (arrays from rules, typed text, pictures, sounds and files), `outputs/`
+            (summaries of arrays, and `renderers/`, the ways to show one), `cards/` of the gallery,
+            `persistence/` (tokenizers, manifests and program files), `npy.py`
+sections/   the parts of the page, a folder each: a controller and its markup; no section imports
+            another, but uses it by the interfaces of `core/interfaces.py`
+views/      one folder per tab, found by its place; `view.py` says what a view is, `_skeleton` is
+            one to copy, `tabs.py` chooses the view in front
 
-A session is replaced only by a complete one, and its runner lets one task at a time use the
-program. `AppState.announce` tells controllers and views what has changed. docs/start/page.md has
-more.
+`shared` imports no other folder, `core` only `shared`, sections and views both. A session is
+replaced only by a complete one, and its runner lets one task at a time use the program.
+`AppState.announce` tells sections and views what has changed. docs/start/page.md has more.
 """

@@ -12,30 +12,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from page.act_names import DOING, doing_text
 from page.browser import Browser, FilesError, Message
-from page.controllers.batch_controller import BatchController
-from page.controllers.check_controller import CheckController
-from page.controllers.file_section import draw_file
-from page.controllers.gallery_controller import FILE, GalleryController
-from page.controllers.input_controller import ASSIGNING, InputController
-from page.controllers.library_controller import LibraryController
-from page.controllers.listen_controller import ListenController
-from page.controllers.open_controller import OpenController
-from page.controllers.output_controller import OutputController
-from page.controllers.run_controller import RunController
-from page.controllers.share_controller import ShareController
-from page.controllers.tune_controller import TuneController
-from page.controllers.view_controller import ViewController
-from page.inputs.match_inputs import is_input_file, is_media_file
-from page.parts.act_names import DOING, doing_text
-from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
-from page.persistence.last_program import LastProgram
-from page.persistence.manifests import read_dropped
-from page.persistence.saved_inputs import SavedInputs
-from page.session.palette import Command
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.last_program import LastProgram
+from page.core.palette import Command
+from page.core.saved_inputs import SavedInputs
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.sections.adapter.view import adapter_banner, no_gpu_banner, waiting_banner
+from page.sections.batch.controller import BatchController
+from page.sections.check.controller import CheckController
+from page.sections.gallery.controller import FILE, GalleryController
+from page.sections.inputs.controller import ASSIGNING, InputController
+from page.sections.library.controller import LibraryController
+from page.sections.listen.controller import ListenController
+from page.sections.open.controller import OpenController
+from page.sections.open.file_section import draw_file
+from page.sections.outputs.controller import OutputController
+from page.sections.run.controller import RunController
+from page.sections.share.controller import ShareController
+from page.sections.tune.controller import TuneController
+from page.shared.inputs.match_inputs import is_input_file, is_media_file
+from page.shared.persistence.manifests import read_dropped
 from page.views import FoundViews, find_views
+from page.views.tabs import ViewController
 from page.views.view import Panel, View
 from webpte import DeviceInfo
 from webpte.engine.files.detached import detach
@@ -50,8 +50,9 @@ class App:
         self._outputs = OutputController(self._state, chosen=self._save_inputs)
         self._inputs = InputController(self._state, changed=self._inputs_changed)
         self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
-        self._batch = BatchController(self._state, self._inputs)
-        self._listening = ListenController(self._state, self._inputs)
+        self._batch = BatchController(self._state, self._inputs.on_npy)
+        self._inputs.many_pictures = self._batch.start
+        self._listening = ListenController(self._state)
         self._saved = SavedInputs(self._state.store, browser.photo)
         self._last = LastProgram(self._state)
         self._opening = OpenController(self._state, self._draw_session, self._restore)
@@ -67,10 +68,10 @@ class App:
         self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
         self._state.commands.append(self._commands)
-        self._sent_commands: list[dict[str, object]] = []
         self._awake = False  # whether the page was last told to keep the screen on
-        # The last listener: what a change leads to is done by the time that commands are listed.
-        self._state.listeners.append(self._follow)
+        self._state.follow(self._open_gpu_early, Change.OPENING, Change.ADAPTER)
+        self._state.follow(self._keep_awake, Change.OPENING, Change.BUSY, Change.SESSION)
+        self._state.follow(self._note_address, Change.ADDRESS)
 
     # ---- messages
 
@@ -83,8 +84,6 @@ class App:
     async def _act(self, message: Message) -> None:
         act = str(message.get("act"))
         session, before = self._state.session, self._state.failure
-        panel = self._views.panel(act.partition(":")[0])
-        doing = doing_text(act, panel.view.title if panel is not None and ":" in act else "")
         try:
             result = self._handler(act)(message)
             if result is not None:
@@ -92,11 +91,16 @@ class App:
         except Exception as error:
             # Errors of a program that was closed meanwhile are dropped.
             if session is None or session is self._state.session:
-                self._state.show_error(error, doing)
+                self._state.show_error(error, self._doing(act))
         else:
-            same = before is not None and before is self._state.failure and before[0] == doing
-            if same and act in DOING:  # all others are called the same
+            still = before if before is self._state.failure and act in DOING else None
+            if still is not None and still[0] == self._doing(act):  # other acts are called the same
                 self._state.show(error="")
+
+    def _doing(self, act: str) -> str:
+        """Say what an act does, for an error of it."""
+        panel = self._views.panel(act.partition(":")[0])
+        return doing_text(act, panel.view.title if panel is not None and ":" in act else "")
 
     def _handler(self, act: str) -> Any:
         view, _, own = act.rpartition(":")
@@ -125,7 +129,7 @@ class App:
         self._last.load(linked=bool(message.get("linked")))
         self._views.start()
         looking = asyncio.ensure_future(self._library.refresh())
-        self._send_commands()
+        self.on_palette(message)
         asking = asyncio.ensure_future(state.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
         if not asking.done():
@@ -282,40 +286,31 @@ class App:
                 yield Command(info.name, "method", {"name": info.name}, kind="Choose the method")
         yield Command(f"Close {session.source.name}", "close", late=True)
 
-    def _open_gpu_early(self) -> None:
+    def _open_gpu_early(self, change: Change) -> None:
         """Open and test the GPU while a program is fetched; loading it reports what fails."""
         state = self._state
         if state.opening and state.adapter is not None and state.device == "webgpu":
             detach(state.engine.shared_device())
 
-    def _follow(self, change: Change) -> None:
-        if change in (Change.OPENING, Change.ADAPTER):
-            self._open_gpu_early()
-        if change in (Change.OPENING, Change.BUSY, Change.SESSION):
-            self._keep_awake()
-        if change is Change.ADDRESS:  # a copy that was kept may have another name
-            self._draw_file()
-            self._save_inputs()
-        if change is not Change.INPUTS:  # comes with every key, and changes no command
-            self._send_commands()
+    def _note_address(self, change: Change) -> None:
+        """Show and keep the name of a copy, which may be another."""
+        self._draw_file()
+        self._save_inputs()
 
-    def _keep_awake(self) -> None:
+    def _keep_awake(self, change: Change) -> None:
         """Keep the screen on while a program is opened, works or is tuned."""
         session = self._state.session
         busy = session is not None and session.runner.busy
-        works = bool(self._state.opening) or busy or self._tuning.busy
+        works = bool(self._state.opening) or busy or self._state.tuning
         if works != self._awake:
             self._awake = works
             self._state.browser.show(awake=works)
 
-    def _send_commands(self) -> None:
-        """Send the palette's commands to the page, if they have changed."""
+    def on_palette(self, message: Message) -> None:
+        """List the commands of the palette, which has been opened."""
         found = [command for source in self._state.commands for command in source()]
         found.sort(key=lambda command: command.late)
-        rows = [command.message() for command in found]
-        if rows != self._sent_commands:
-            self._sent_commands = rows
-            self._state.browser.show(commands=rows)
+        self._state.browser.show(commands=[command.message() for command in found])
 
     def _restore(self, session: Session) -> None:
         """Restore the inputs, outputs and method of the last visit."""

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from page.cards.cards import Card
-from page.inputs.photos import Photo
-from page.npy import Array
+from page.shared.cards.cards import Card
+from page.shared.inputs.photos import Photo
+from page.shared.npy import Array
 from webpte import DeviceInfo, Download
 from webpte.engine.open.library import Entry, LibraryFile, Usage
 
@@ -36,6 +36,11 @@ class Source:
     kv_cache: str | None = None  # "f16" or "int8", where someone chose it
     task: str = ""  # of `webpte.tasks`, as its manifest or card says; a card may describe it
     beside: Mapping[str, Any] = field(default_factory=dict)  # files dropped with it, by name
+
+    @property
+    def key(self) -> str:
+        """The address, or the name of a file without one: what is kept for a program has it."""
+        return self.address or self.name
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,10 @@ const patching = import("./patch.js").then((module) => { patch = module.patch; }
 
 // ---- from Python to the page
 
+// Controls with data-idle are for a program that does nothing else.
+const lockIdle = () => {
+  for (const one of document.querySelectorAll("[data-idle]")) one.disabled = page.hasAttribute("data-busy");
+};
 const show = {
   // {id: markup}; Python has escaped everything in it
   html: (sections) => {
@@ -95,6 +99,7 @@ const show = {
       const section = find(id);
       if (section) patch(section, markup);
     }
+    lockIdle();
   },
   // {id: markup} at the end of what is there: for text that comes piece by piece
   append: (sections) => {
@@ -152,7 +157,15 @@ const show = {
   paint: (pads) => {
     for (const [id, pixels] of Object.entries(pads)) paint(find(id).querySelector("canvas"), pixels);
   },
-  commands: (list) => { commands = list; },
+  commands: (list) => {
+    commands = list;
+    palette.list();
+  },
+  // whether work on the program is under way
+  busy: (now) => {
+    page.toggleAttribute("data-busy", now);
+    lockIdle();
+  },
   // moves the focus here, if the focused element is gone or hidden
   rescue: (id) => {
     const focused = document.activeElement;
@@ -282,7 +295,11 @@ const press = (element) => {
   else if (element.matches("textarea, select, input:not([type=file])")) element.focus();
   else element.click();
 };
-watchPalette(
+const palette = watchPalette(
+  () => {
+    if (isConnected) send({ act: "palette" });
+    return isConnected;
+  },
   () => [...commands, ...galleryCommands(find("gallery-list")), ...themeCommands(find("theme"))],
   (command) => {
     if (command.view) goTo(command.view);

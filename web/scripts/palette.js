@@ -3,6 +3,7 @@
 
 const SHOWN = 60; // rows
 const LONGEST = 90; // letters of a title that are searched
+const PATIENCE = 1000; // milliseconds that Enter waits for Python's answer
 const find = (id) => document.getElementById(id);
 const LETTER = /[\p{L}\p{N}]/u;
 const keysText = (keys) => (/Mac|iP/.test(navigator.platform) ? keys.replace("Ctrl ", "⌘ ") : keys);
@@ -52,12 +53,16 @@ const draw = ({ command, found }, at) => {
   return row;
 };
 
-// `list()` gives the commands, `perform(command)` does one that has no function `run` of its own.
-export const watchPalette = (list, perform) => {
+// `ask()` asks Python for the commands that are possible now, and returns whether it will answer; `known()` gives
+// those that it has named so far, so that the palette opens at once even while Python is busy; `perform(command)`
+// does a command that has no function `run` of its own. Returns `list`, to be called after Python's answer.
+export const watchPalette = (ask, known, perform) => {
   const [dialog, field, box, count] = ["palette", "palette-field", "palette-list", "palette-count"].map(find);
   let commands = [];
   let rows = [];
   let now = 0;
+  let answer = null; // a timer while Python's answer is awaited
+  let chosen = false; // Enter was pressed before it came
 
   const point = (at) => {
     now = Math.max(0, Math.min(at, rows.length - 1));
@@ -75,10 +80,29 @@ export const watchPalette = (list, perform) => {
   };
   const open = () => {
     if (dialog.open) return;
-    commands = list();
+    commands = known();
     field.value = "";
     dialog.showModal();
     show();
+    chosen = false;
+    answer = ask() ? setTimeout(settle, PATIENCE) : null;
+  };
+  // Python has answered, or takes too long: what is known counts.
+  const settle = () => {
+    clearTimeout(answer);
+    answer = null;
+    if (chosen && dialog.open) choose(now);
+    chosen = false;
+  };
+  const list = () => {
+    if (dialog.open) {
+      const pointed = now ? rows[now].command.title : null; // someone has moved there
+      commands = known();
+      show();
+      const at = rows.findIndex((row) => row.command.title === pointed);
+      if (at > 0) point(at);
+    }
+    settle();
   };
   const choose = (at) => {
     const row = rows[at];
@@ -101,7 +125,10 @@ export const watchPalette = (list, perform) => {
       const next = now + steps;
       // Only single steps wrap around.
       point(Math.abs(steps) === 1 ? (next + rows.length) % rows.length : next);
-    } else if (event.key === "Enter" && !event.isComposing) choose(now);
+    } else if (event.key === "Enter" && !event.isComposing) {
+      if (answer) chosen = true; // the row may not be there yet
+      else choose(now);
+    }
     else return;
     event.preventDefault();
   });
@@ -118,4 +145,5 @@ export const watchPalette = (list, perform) => {
     if (dialog.open) dialog.close();
     else open();
   });
+  return { list };
 };

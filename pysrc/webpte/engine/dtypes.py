@@ -111,7 +111,7 @@ _PROGRAM_CODES = {
     11: "bool",
 }
 
-# PyTorch's names of those that this runtime does not have.
+# PyTorch's names of dtypes that this runtime does not have.
 _OTHER_CODES = {
     8: "complex32",
     9: "complex64",

@@ -80,7 +80,7 @@ def broadcast_strides(dims: Sequence[int], target: Sequence[int]) -> Dims:
 
 
 def collapse(dims: Sequence[int], *strides: Sequence[int]) -> tuple[Dims, list[Dims]]:
-    """Merge adjacent axes that every stride list walks as one; drop axes of size 1.
+    """Merge adjacent axes where every stride list allows it; drop axes of size 1.
 
     This keeps the kernels' index arithmetic short, and reduces ranks that no shader could declare.
     """

@@ -10,13 +10,14 @@ from webpte.errors import InputError
 from webpte.llm.text.sentences import normalized
 from webpte.tasks.encoder import TextTask, checked_text, cutting
 from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG
+from webpte.tasks.form import text_form
 from webpte.tasks.task import task
 
 Array = np.ndarray
 _POOLINGS = ("none", "mean", "cls")
 
 
-@task("feature-extraction")
+@task("feature-extraction", form=text_form(pooling="mean", truncation=True))
 class FeatureExtraction(TextTask):
     """Turns texts into vectors.
 

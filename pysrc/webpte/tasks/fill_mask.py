@@ -10,13 +10,17 @@ from webpte.errors import InputError, TextError
 from webpte.llm.text.sequences import TokenSequence
 from webpte.tasks.encoder import TextTask, checked_text, cutting
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import TEXT, Field, TaskForm
 from webpte.tasks.scores import check_top, softmax
 from webpte.tasks.task import task
 
 Array = np.ndarray
 
 
-@task("fill-mask")
+@task(
+    "fill-mask",
+    form=TaskForm(TEXT, (Field("text", "text with [MASK]", "Rome is a [MASK].", 2),)),
+)
 class FillMask(TextTask):
     """Fills gaps, which are written as the tokenizer's mask token.
 

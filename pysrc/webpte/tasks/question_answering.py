@@ -11,6 +11,7 @@ from webpte.errors import InputError
 from webpte.llm.text.sequences import TokenSequence, join_texts, room_for, windows
 from webpte.tasks.encoder import TextTask, checked_text
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import PASSAGE, TEXT, Field, TaskForm
 from webpte.tasks.scores import Found, check_top, softmax
 from webpte.tasks.task import task
 
@@ -19,7 +20,16 @@ _MOST_TOKENS, _MOST_OVERLAP = 384, 128  # for the parts of a long context
 _MASKED = -10000.0
 
 
-@task("question-answering")
+@task(
+    "question-answering",
+    form=TaskForm(
+        TEXT,
+        (
+            Field("question", "question", "Where was Ada born?", 1, named=True),
+            Field("context", "text", PASSAGE, 5, named=True),
+        ),
+    ),
+)
 class QuestionAnswering(TextTask):
     """Finds answers in a context; a long context is read in parts that overlap.
 

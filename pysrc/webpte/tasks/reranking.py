@@ -9,6 +9,7 @@ from webpte.errors import InputError
 from webpte.llm.text.sequences import LONGEST
 from webpte.tasks.encoder import checked_text
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import TEXT, Field, TaskForm
 from webpte.tasks.scores import FUNCTIONS, check_top
 from webpte.tasks.task import task
 from webpte.tasks.text_classification import SequenceClassifier
@@ -16,7 +17,22 @@ from webpte.tasks.text_classification import SequenceClassifier
 _IDENTITY = "Identity"  # end of the class name of PyTorch's Identity
 
 
-@task("reranking")
+@task(
+    "reranking",
+    form=TaskForm(
+        TEXT,
+        (
+            Field("query", "query", "animals that live with people", 1),
+            Field(
+                "documents",
+                "texts, one in each line",
+                "A cat sleeps on the sofa.\nThe shop opens at nine.\nWolves hunt in packs.",
+                6,
+                "\n",
+            ),
+        ),
+    ),
+)
 class Reranking(SequenceClassifier):
     """Ranks documents for a query.
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from webpte.errors import InputError
 from webpte.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
+from webpte.tasks.form import TaskForm
 
 
 class HeldResult(ABC):
@@ -38,6 +39,8 @@ class Task(ABC):
     name     the pipeline's name in transformers
     needed   required files next to the program
     wanted   optional files
+    form     inputs with an example, and options; None if a page needs more than a form
+    view     the view of the page for the task
     calls    names of further methods for JavaScript: they take plain values, and return plain
              values or a `HeldResult`
     """
@@ -46,6 +49,8 @@ class Task(ABC):
     needed: ClassVar[Sequence[str]] = (CONFIG,)
     wanted: ClassVar[Sequence[str]] = ()
     calls: ClassVar[Sequence[str]] = ()
+    form: ClassVar[TaskForm | None] = None
+    view: ClassVar[str] = ""
 
     def __init__(self, files: ModelFiles) -> None:
         """Check that the files fit the task; raise InputError if they do not."""
@@ -129,12 +134,17 @@ TASKS: dict[str, type[Task]] = {}
 Made = TypeVar("Made", bound=type[Task])
 
 
-def task(name: str) -> Callable[[Made], Made]:
-    """Add a class to the table, under a name to open it by."""
+def task(name: str, *, form: TaskForm | None = None, view: str = "task") -> Callable[[Made], Made]:
+    """Add a class to the table, under a name to open it by.
+
+    form   inputs with an example, and options; None only with another `view`
+    view   the view of the page for the task
+    """
+    assert (form is None) == (view != "task"), name
 
     def add(made: Made) -> Made:
         assert name not in TASKS, name
-        made.name = name
+        made.name, made.form, made.view = name, form, view
         TASKS[name] = made
         return made
 

@@ -10,6 +10,7 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.tasks.encoder import TextTask, checked_text, cutting
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import text_form
 from webpte.tasks.scores import best, function_of, labels_of
 from webpte.tasks.task import task
 
@@ -31,7 +32,7 @@ class SequenceClassifier(TextTask):
         return rows.reshape(len(pairs), len(self.labels))
 
 
-@task("text-classification")
+@task("text-classification", form=text_form(top_k=None, truncation=True))
 class TextClassification(SequenceClassifier):
     """Classifies texts.
 

@@ -41,7 +41,7 @@ class _AskedText:
     before: tuple[str, Sequence[int]]
 
 
-@task("text-generation")
+@task("text-generation", view="chat")
 class TextGeneration(LanguageTask):
     """Continues texts, and answers chats.
 

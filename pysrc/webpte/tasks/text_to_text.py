@@ -13,6 +13,7 @@ from webpte.llm.text import Tokenizer
 from webpte.llm.text.tokenizer import check_fits
 from webpte.tasks.encoder import checked_text, cutting
 from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.form import PASSAGE, text_form
 from webpte.tasks.task import Task, task
 
 
@@ -97,7 +98,7 @@ class TextToText(Task):
         return [int(token) for token in rows[0]]
 
 
-@task("text2text-generation")
+@task("text2text-generation", form=text_form(PASSAGE, 5, truncation=True))
 class Text2TextGeneration(TextToText):
     """Answers texts in the form of the model's training.
 
@@ -107,7 +108,7 @@ class Text2TextGeneration(TextToText):
     result = "generated_text"
 
 
-@task("summarization")
+@task("summarization", form=text_form(PASSAGE, 5, truncation=True))
 class Summarization(TextToText):
     """Summarizes texts.
 
@@ -117,7 +118,7 @@ class Summarization(TextToText):
     result = "summary_text"
 
 
-@task("translation")
+@task("translation", form=text_form(rows=5, truncation=True))
 class Translation(TextToText):
     """Translates texts.
 

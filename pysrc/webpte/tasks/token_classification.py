@@ -11,6 +11,7 @@ from webpte.errors import InputError
 from webpte.llm.text.sequences import LONGEST, TokenSequence
 from webpte.tasks.encoder import TextTask, checked_text
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import text_form
 from webpte.tasks.scores import Found, labels_of, softmax
 from webpte.tasks.task import task
 
@@ -19,7 +20,7 @@ _STRATEGIES = ("none", "simple")
 _OUTSIDE = ("O",)
 
 
-@task("token-classification")
+@task("token-classification", form=text_form(aggregation_strategy="simple"))
 class TokenClassification(TextTask):
     """Finds entities.
 

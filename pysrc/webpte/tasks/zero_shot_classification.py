@@ -10,6 +10,7 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.llm.text.sequences import FIRST
 from webpte.tasks.encoder import checked_text
+from webpte.tasks.form import LABELS, SENTENCE, TEXT, Field, TaskForm
 from webpte.tasks.scores import softmax
 from webpte.tasks.task import task
 from webpte.tasks.text_classification import SequenceClassifier
@@ -19,7 +20,16 @@ Array = np.ndarray
 _TEMPLATE = "This example is {}."
 
 
-@task("zero-shot-classification")
+@task(
+    "zero-shot-classification",
+    form=TaskForm(
+        TEXT,
+        (
+            Field("text", "text", SENTENCE),
+            Field("labels", LABELS.label, "weather, money, travel", 1, ","),
+        ),
+    ),
+)
 class ZeroShotClassification(SequenceClassifier):
     """Scores how well labels fit a text.
 

@@ -48,7 +48,7 @@ _AXES = {0: 0, 1: 2, 2: 3, 3: 1, -1: 1}  # from (1, height, width, channels) to 
 
 
 @dataclass(frozen=True)
-class _Call:
+class _Operator:
     name: str
     inputs: tuple[int, ...]
     output: int
@@ -74,7 +74,7 @@ class TfliteNetwork(nn.Module):
                 self._constants[index] = array.reshape(self._shapes[index])
         (self._input,) = graph.integers(1, "inputs", I32)
         self._outputs = graph.integers(2, "outputs", I32)
-        self._calls: list[_Call] = []
+        self._calls: list[_Operator] = []
         for call in _calls(model, graph):
             if call.name == "dequantize":  # weights stored as f16
                 self._constants[call.output] = self._constants[call.inputs[0]].astype(np.float32)
@@ -82,7 +82,7 @@ class TfliteNetwork(nn.Module):
                 self._calls.append(call)
                 self._keep_weights(call)
 
-    def _keep_weights(self, call: _Call) -> None:
+    def _keep_weights(self, call: _Operator) -> None:
         """Register the weights in PyTorch's order of dims."""
         for place, index in enumerate(call.inputs):
             array = self._constants.get(index)
@@ -108,22 +108,22 @@ class TfliteNetwork(nn.Module):
             values[call.output] = getattr(self, f"_{call.name}")(arguments, call)
         return tuple(values[index] for index in self._outputs)
 
-    def _add(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _add(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         return _activated(x[0] + x[1], call, 0)
 
-    def _mul(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _mul(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         return _activated(x[0] * x[1], call, 0)
 
-    def _sigmoid(self, x: Sequence[Tensor], _call: _Call) -> Tensor:
+    def _sigmoid(self, x: Sequence[Tensor], _call: _Operator) -> Tensor:
         return torch.sigmoid(x[0])
 
-    def _relu(self, x: Sequence[Tensor], _call: _Call) -> Tensor:
+    def _relu(self, x: Sequence[Tensor], _call: _Operator) -> Tensor:
         return F.relu(x[0])
 
-    def _hard_swish(self, x: Sequence[Tensor], _call: _Call) -> Tensor:
+    def _hard_swish(self, x: Sequence[Tensor], _call: _Operator) -> Tensor:
         return F.hardswish(x[0])
 
-    def _conv(self, x: Sequence[Tensor], call: _Call, groups: int = 1) -> Tensor:
+    def _conv(self, x: Sequence[Tensor], call: _Operator, groups: int = 1) -> Tensor:
         options = _options(call)
         factor_at = 5 if groups > 1 else 4  # depthwise convolutions have a multiplier before
         dilation = (
@@ -137,16 +137,16 @@ class TfliteNetwork(nn.Module):
         made = F.conv2d(padded, x[1], x[2], strides, padding, groups=groups)
         return _activated(made, call, factor_at - 1)
 
-    def _depthwise_conv(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _depthwise_conv(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         return self._conv(x, call, groups=x[0].shape[1])
 
-    def _transposed_conv(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _transposed_conv(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         _padding, stride_w, stride_h = struct.unpack("<3i", call.custom[:12])
         if tuple(x[1].shape[2:]) != (stride_h, stride_w):
             raise ValueError("a transposed convolution whose kernel overlaps itself")
         return F.conv_transpose2d(x[0], x[1], x[2], (stride_h, stride_w))
 
-    def _max_pool(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _max_pool(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         options = _options(call)
         kernel, strides = _kernel(options), _strides(options)
         padded, padding = _padded(x[0], options, kernel, strides)
@@ -154,16 +154,16 @@ class TfliteNetwork(nn.Module):
             raise ValueError("a pool with padding")
         return _activated(F.max_pool2d(padded, kernel, strides), call, 5)
 
-    def _average_pool(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _average_pool(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         if _kernel(_options(call)) != tuple(x[0].shape[2:]):
             raise ValueError("an average over less than the whole picture")
         return _activated(x[0].mean((2, 3), keepdim=True), call, 5)
 
-    def _pad(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _pad(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         _batch, height, width, channels = self._constants[call.inputs[1]].tolist()
         return F.pad(x[0], [*width, *height, *channels])
 
-    def _resize_bilinear(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _resize_bilinear(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         options = _options(call)
         corners, centres = options.boolean(2, "align_corners"), options.boolean(3, "half_pixel")
         if not corners and not centres:
@@ -171,17 +171,17 @@ class TfliteNetwork(nn.Module):
         size = self._constants[call.inputs[1]].tolist()
         return F.interpolate(x[0], size=size, mode="bilinear", align_corners=corners)
 
-    def _reshape(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _reshape(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         last = x[0].permute(0, 2, 3, 1) if x[0].dim() == 4 else x[0]
         made = last.reshape(self._shapes[call.output])
         return made.permute(_TO_NCHW) if made.dim() == 4 else made
 
-    def _concatenation(self, x: Sequence[Tensor], call: _Call) -> Tensor:
+    def _concatenation(self, x: Sequence[Tensor], call: _Operator) -> Tensor:
         axis = _options(call).i32(0, "axis")
         return torch.cat(list(x), _AXES[axis] if x[0].dim() == 4 else axis)
 
 
-def _calls(model: FlatTable, graph: FlatTable) -> list[_Call]:
+def _calls(model: FlatTable, graph: FlatTable) -> list[_Operator]:
     codes = [
         (max(code.i8(0, "deprecated"), code.i32(3, "builtin_code")), code.text(1, "custom_code"))
         for code in model.tables(1, "operator_codes")
@@ -195,17 +195,17 @@ def _calls(model: FlatTable, graph: FlatTable) -> list[_Call]:
         (output,) = operator.integers(2, "outputs", I32)
         inputs = operator.integers(1, "inputs", I32)
         options = operator.table(4, "builtin_options")
-        found.append(_Call(name, inputs, output, options, operator.octets(5, "custom_options")))
+        found.append(_Operator(name, inputs, output, options, operator.octets(5, "custom_options")))
     return found
 
 
-def _options(call: _Call) -> FlatTable:
+def _options(call: _Operator) -> FlatTable:
     if call.options is None:
         raise ValueError(f"{call.name} without its options")
     return call.options
 
 
-def _activated(x: Tensor, call: _Call, slot: int) -> Tensor:
+def _activated(x: Tensor, call: _Operator, slot: int) -> Tensor:
     """Apply the activation that an operator's options name."""
     number = call.options.i8(slot, "fused_activation_function") if call.options else 0
     return _ACTIVATIONS[number](x)

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
 
@@ -39,11 +39,11 @@ def pack(suite: Path, file: Path) -> None:
         np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
 
 
-def unpack(file: Path) -> list[Call]:
+def unpack(file: Path) -> list[RecordedCall]:
     with np.load(file) as found:
         arrays = dict(found)
     return [
-        Call(_all(arrays, f"{number}.input"), _all(arrays, f"{number}.output"))
+        RecordedCall(_all(arrays, f"{number}.input"), _all(arrays, f"{number}.output"))
         for number in range(1 + max(int(name.split(".")[0]) for name in arrays))
     ]
 

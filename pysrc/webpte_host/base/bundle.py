@@ -3,7 +3,7 @@
     webpte.zip      the Python package; its shaders are at `webpte/wgsl/`, as in the wheel; and
                     boot, which starts Python
     page.zip        the modules of the page
-    suites.zip      the runner of suites and its tools, for the harness page alone
+    suites.zip      the runner of suites and the client of OpenAI's API, for the harness page alone
 
 and another in the package for npm, which also has the modules of its worker.
 
@@ -82,12 +82,15 @@ def package_bundle(package: Path = PYSRC / "webpte", shaders: Path = WGSL, *more
 
 def npm_bundle() -> Bundle:
     worker = Part(WEB / "npm", "npm", _MODULE_SUFFIXES)
-    openai = Part(PYSRC / "webpte_serve/openai", "webpte_serve/openai", _MODULE_SUFFIXES)
-    return package_bundle(PYSRC / "webpte", WGSL, worker, openai)
+    return package_bundle(PYSRC / "webpte", WGSL, worker, _openai())
+
+
+def _openai() -> Part:
+    return Part(PYSRC / "webpte_serve/openai", "webpte_serve/openai", _MODULE_SUFFIXES)
 
 
 def suites_bundle(package: Path = PYSRC / "webpte_export/suites") -> Bundle:
-    return Bundle(Part(package, "webpte_export/suites", _MODULE_SUFFIXES))
+    return Bundle(Part(package, "webpte_export/suites", _MODULE_SUFFIXES), _openai())
 
 
 def page_bundle(web: Path) -> Bundle:

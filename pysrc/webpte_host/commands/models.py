@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from webpte_export.catalog import Recipe, all_recipes
+from webpte_export.all_recipes import all_recipes
+from webpte_export.catalog import Recipe
 from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import STATE

@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT, STATE
+from webpte_host.commands import near
 from webpte_host.setup import chromium, cluster_environment, environment
 
 _NATIVE = (
@@ -20,7 +21,7 @@ _NATIVE = (
     "tests/unit/engine/gpu/test_native.py",
     "tests/unit/engine/gpu/test_conformance.py",
 )
-_ALL = "--all"
+_ALL, _NEAR = "--all", "--near"
 _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
 _FIREFOX = "tests/firefox"
 _CLUSTER = "tests/cluster"  # in a separate environment
@@ -38,7 +39,8 @@ _LOST = "PageLostError: no progress and no CPU activity|(?i:(page|target) crashe
 _IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
 
 _USAGE = """\
-usage: python3 serve.py test [--all | --native | --site | --adapter hardware] [pytest arguments]
+usage: python3 serve.py test [--near | --all | --native | --site | --adapter hardware]
+                             [pytest arguments]
 
 Sets up a virtual environment, a Vulkan driver, Chromium, Firefox and the browser runtime if they
 are missing, then runs ruff, mypy and pytest. Arguments go to pytest; with them, only pytest runs.
@@ -46,9 +48,17 @@ Unit tests need only the virtual environment:
 
     python3 serve.py test tests/unit -k server
 
+--near runs ruff, mypy and the tests nearest to what changed since the last commit in common with
+the main branch (there: since HEAD, or in the last commit). It prints which tests, and why: those of
+the same place and name, of the same operators or view of the page, and up to 50 files of tests that
+import what changed, the nearest first. Run it often, and all tests before you push:
+
+    python3 serve.py test --near
+
 --all also runs the tests that are left out by default: more random cases (schedules, broken files),
-in the browser more of the kernels and suites that always run natively, and, on Linux, a cluster of
-Ray on this machine, which an environment of its own is set up for:
+in browsers what native and unit tests check, too (kernels, programs, details of the page), and, on
+Linux, a cluster of Ray on this machine, which an environment of its own is set up for. A file of
+which nothing runs by default runs whole when it is named. docs/inside/testing.md has a list:
 
     python3 serve.py test --all
     python3 serve.py test tests/cluster       the cluster alone
@@ -82,6 +92,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments and arguments[0].partition("=")[0] == "--adapter":
         return _on_adapter(*_adapter_of(arguments))
+    if arguments[:1] == [_NEAR]:
+        return _conclude(_run_sections(_near_checks(arguments[1:])))
     native, site = (arguments[:1] == [option] for option in ("--native", "--site"))
     rest = arguments[1:]
     chosen = _paths(arguments)
@@ -167,9 +179,7 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
     if arguments and arguments != [_ALL]:  # with more arguments, the first is for pytest
         return [("pytest", [*pytest, *arguments])]
     return [
-        ("ruff check", [str(python), "-m", "ruff", "check", "."]),
-        ("ruff format", [str(python), "-m", "ruff", "format", "--check", "."]),
-        ("mypy", [str(python), "-m", "mypy"]),
+        *_code_checks(python),
         # Two runs, so that the quick tests report early. A file stays in a single process, with a
         # browser for all its tests.
         ("unit tests", [*pytest, *_by_file(), *arguments, "tests/unit"]),
@@ -179,6 +189,38 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
         # More processes than processors by one: tests in a browser wait for it, now and then.
         ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *arguments, "tests/browser"]),
     ]
+
+
+def _code_checks(python: Path) -> list[tuple[str, list[str]]]:
+    return [
+        ("ruff check", [str(python), "-m", "ruff", "check", "."]),
+        ("ruff format", [str(python), "-m", "ruff", "format", "--check", "."]),
+        ("mypy", [str(python), "-m", "mypy"]),
+    ]
+
+
+def _near_checks(options: list[str]) -> list[tuple[str, list[str]]]:
+    """Choose the tests near the change, print why, and return their sections."""
+    base, changed = near.changed_files(ROOT)
+    found = near.choose(ROOT, changed)
+    print(f"{len(changed)} files differ from {base}. Near them:", flush=True)
+    print("\n".join(f"    {line}" for line in found.lines()), flush=True)
+    unit, native, browser, firefox = map(found.files, ("unit", "native", "browser", "firefox"))
+    python = environment.ensure(
+        with_browser=bool(browser or firefox),
+        with_driver=bool(native or found.tables),
+        with_firefox=bool(firefox),
+    )
+    pytest = [str(python), "-m", "pytest"]
+    rows = " or ".join(f"{name}-" for name in sorted(found.tables))
+    sections = [
+        (unit, ("unit tests", [*pytest, *_by_file(), *options, *unit])),
+        (native, _native_tests(python, [*options, *native])),
+        (rows, _native_tests(python, [*options, "tests/native/test_tables.py", "-k", rows])),
+        (browser, ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *options, *browser])),
+        (firefox, ("Firefox tests", [*pytest, "-q", *_IN_BROWSER, *options, *firefox])),
+    ]
+    return [*_code_checks(python), *(section for wanted, section in sections if wanted)]
 
 
 def _processes(more: int = 0) -> list[str]:

@@ -27,7 +27,6 @@ Verdict = dict[str, Any]
 _VERDICT = "verdict.json"
 # The result of an export depends on these, besides its recipe's module.
 _EXPORT_CODE = (
-    "webpte_export/catalog/make.py",
     "webpte_export/catalog/p*.py",  # photographs and their format
     "webpte_export/catalog/sounds.py",
     "webpte_export/networks/*.py",
@@ -77,7 +76,7 @@ class Stages:
         shutil.rmtree(work)
 
     def made(self, recipe: Recipe) -> Path:
-        """Return the folder of `webpte_export.catalog.make`'s files."""
+        """Return the folder of `webpte_export.make`'s files."""
         if recipe.name not in self._made:
             self._made[recipe.name] = self._make(recipe) / "made"
         return self._made[recipe.name]
@@ -96,7 +95,7 @@ class Stages:
             command = [
                 str(python),
                 "-m",
-                "webpte_export.catalog.make",
+                "webpte_export.make",
                 recipe.name,
                 str(folder / "made"),
             ]
@@ -124,7 +123,7 @@ class Stages:
                 command = [
                     str(self._python),
                     "-m",
-                    "webpte_host.models.check_export",
+                    "webpte_host.commands.check_export",
                     recipe.name,
                     str(made),
                 ]

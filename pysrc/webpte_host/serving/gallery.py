@@ -1,8 +1,8 @@
 """`gallery.json`: the cards of the samples and of the installed models, for the page's gallery.
 
 A card is a small JSON file: `web/samples/NAME.json`, or `card.json` of an installed model. The
-gallery shows every card in these places, without a list to edit. `web/page/cards/cards.py` reads
-them.
+gallery shows every card in these places, without a list to edit.
+`web/page/shared/cards/cards.py` reads them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.harness.browser import Harness
 
 SIDE = 512
-CALLS = 16
+CALLS = 8
 
 
 def products() -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from support.cases.attention.attention_cases import PLAIN
 from support.cases.attention.attention_programs import CacheCase
@@ -12,6 +13,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.harness.browser import Harness
 
 
+@pytest.mark.thorough
 def test_logits_in_several_turns(harness: Harness) -> None:
     """A software adapter holds the logits of some rows at a time: here, of two or three."""
     limit = (
@@ -93,6 +95,7 @@ def test_update_cache(harness: Harness) -> None:
             np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.thorough
 def test_rows_without_keys_and_numbers_at_the_edge(harness: Harness) -> None:
     """Rows that a mask hides, masks of the lowest float, huge logits, NaN in unused places."""
     runs, expected = [], []

@@ -95,6 +95,7 @@ def test_folded(harness: Harness, kind: str, kernels: str) -> None:
         check_rows(harness, cases)
 
 
+@pytest.mark.thorough
 def test_quads_of_bytes_over_the_limit(harness: Harness) -> None:
     """65,536 workgroups and a bit: the grid is folded, and the last quad is a partial one."""
     count = 65_536 * 64 * 4 + 5

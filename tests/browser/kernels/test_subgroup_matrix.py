@@ -112,6 +112,7 @@ def need_matrices(harness: Harness) -> None:
         pytest.skip("no subgroup matrices, which the test above has seen to be said")
 
 
+@pytest.mark.thorough
 def test_layers_of_one_x_and_attention(harness: Harness) -> None:
     need_matrices(harness)
     found = list[dict[str, Any]]()
@@ -131,6 +132,7 @@ def test_layers_of_one_x_and_attention(harness: Harness) -> None:
     assert harness.python(COMPARE_STEPS, cases=cases, timeout=limits.CALL_SECONDS) == []
 
 
+@pytest.mark.thorough
 def test_every_tiling(harness: Harness) -> None:
     need_matrices(harness)
     for tiling in range(len(MATRIX_TILE_CONFIGS)):

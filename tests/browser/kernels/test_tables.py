@@ -1,4 +1,4 @@
-"""The operators' tables on WebGPU: a sample of each family's rows, against the references.
+"""The operators' tables on WebGPU: rows of every third family, with `--all` of each family.
 
 All rows run natively, see tests/native/test_tables.py; `for_browser` says which ones run here, too.
 """
@@ -19,6 +19,7 @@ from support.cases.sampling.next_round_cases import next_round
 from support.cases.sampling.sample_cases import logits_of, sample
 from support.cases.sampling.top_logprobs_cases import top_logprobs
 from support.cases.tables import every_row, families
+from support.harness import extent
 from support.page.page import Run, run_all
 from support.page.table_page import check_rows
 from webpte_host.harness.browser import Harness
@@ -62,7 +63,7 @@ def tables() -> dict[str, list[Any]]:
 
 
 @both_kernels
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", extent.share(families()))
 def test_rows(harness: Harness, family: str, kernels: str) -> None:
     every = tables()[family]
     if kernels == "gpu":

@@ -8,6 +8,7 @@ from support.cases.gemm import linear_q4_cases
 from support.cases.gemm.matmul_cases import addmm, bmm, gradient, linear, mm
 from support.cases.gpu_kernels import GPU, cases_for
 from support.cases.int8 import q8ta_conv_cases, q8ta_linear_cases
+from support.harness import extent
 from support.page.table_page import check_rows, forced
 from webpte.engine.ops.gemm.gemm import TILE_CONFIGS
 from webpte_host.harness.browser import Harness
@@ -33,9 +34,11 @@ TILED = {
 }
 
 
-@pytest.mark.parametrize("tiling", range(len(TILE_CONFIGS)))
-@pytest.mark.parametrize("k_parts", [1, 3])
-@pytest.mark.parametrize("weights", TILED)
+# A usual run has each tile size once, in turns with both kinds of weights and both sums.
+FORCED = [(w, t, k) for t in range(len(TILE_CONFIGS)) for w in TILED for k in (1, 3)]
+
+
+@pytest.mark.parametrize(("weights", "tiling", "k_parts"), extent.share(FORCED, 5))
 def test_tilings(harness: Harness, weights: str, tiling: int, k_parts: int) -> None:
     with (
         cases_for(GPU, harness, TILED[weights]) as cases,
@@ -53,6 +56,7 @@ LARGE = [
 ]
 
 
+@pytest.mark.thorough
 def test_large_tiles_of_int8(harness: Harness) -> None:
     with cases_for(GPU, harness, LARGE) as cases, forced(harness, full=1):
         check_rows(harness, cases)

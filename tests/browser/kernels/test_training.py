@@ -36,6 +36,7 @@ def test_fine_tuning_follows_pytorch(harness: Harness) -> None:
     assert losses == pytest.approx(PYTORCH_LOSSES, rel=2e-3, abs=2e-5)
 
 
+@pytest.mark.thorough
 def test_a_classifier_learns(harness: Harness) -> None:
     model, steps = Classifier(), 40
     losses = train(harness, model, steps)

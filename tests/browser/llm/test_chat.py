@@ -124,6 +124,7 @@ return found
 """
 
 
+@pytest.mark.thorough
 def test_what_is_told_and_what_is_allowed(harness: Harness) -> None:
     url = "/data/llm/llama_tiny_q4.pte"
     on_gpu, on_numpy = python(harness, TOLD, timeout=limits.CALL_SECONDS, url=url)

@@ -76,6 +76,7 @@ return results
 """
 
 
+@pytest.mark.thorough
 def test_guesses_change_no_token_and_weights_of_one_blob_are_shared(harness: Harness) -> None:
     results = python(harness, GUESSES, timeout=limits.CALL_SECONDS, count=TOKENS)
     weights, *answers = results
@@ -119,6 +120,7 @@ async with await webpte.load(data, strict=True) as program:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> None:
     url = f"/data/llm/{name}.pte"
@@ -132,7 +134,7 @@ def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> Non
 AHEAD = """
 import js
 from webpte import llm
-from webpte.llm import decode
+from webpte.llm import decode_loop as decode
 
 decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
 reply = await js.fetch(url)
@@ -240,6 +242,7 @@ return [found, wanted]
 """
 
 
+@pytest.mark.thorough
 def test_several_answers_at_once_have_the_tokens_of_each_alone(harness: Harness) -> None:
     found, wanted = python(harness, TOGETHER, timeout=limits.CALL_SECONDS)
     assert found == wanted

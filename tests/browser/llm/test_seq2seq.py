@@ -50,6 +50,7 @@ return found
 """
 
 
+@pytest.mark.thorough
 def test_segments(harness: Harness) -> None:
     samples = sound(CASES[0].seconds).tolist()
     given = json.dumps([*whisper_settings(), samples])

@@ -120,6 +120,7 @@ def test_nothing_jumps(page: Page) -> None:
     page.unroute("**/photo.pte")
 
 
+@pytest.mark.thorough
 def test_a_run_moves_nothing_but_what_comes_out(page: Page) -> None:
     page.emulate_media(reduced_motion="reduce")  # there at once, where it scrolls to
     for size in (WIDE, VAST):
@@ -135,6 +136,7 @@ def test_a_run_moves_nothing_but_what_comes_out(page: Page) -> None:
         leave(page)
 
 
+@pytest.mark.thorough
 def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
     page.emulate_media(reduced_motion="reduce")
     for size in (WIDE, NARROW):
@@ -148,6 +150,7 @@ def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
         leave(page)
 
 
+@pytest.mark.thorough
 def test_the_chosen_tab_stays_in_sight(page: Page) -> None:
     palette(page, "open sigm")
     expect(status(page)).to_contain_text("sigmoid.pte loaded")
@@ -157,6 +160,7 @@ def test_the_chosen_tab_stays_in_sight(page: Page) -> None:
     expect(tab).to_be_in_viewport(ratio=0.9)
 
 
+@pytest.mark.thorough
 def test_a_cancel_scrolls_nowhere(page: Page) -> None:
     """The button disappears, and another one of the sticky bar gets the focus."""
     page.emulate_media(reduced_motion="reduce")
@@ -267,6 +271,7 @@ def test_everything_by_the_keyboard(page: Page) -> None:
     expect(page.locator("#stats")).to_contain_text("WebGPU")
 
 
+@pytest.mark.thorough
 def test_the_palette_tells_where_one_is(page: Page) -> None:
     button = page.get_by_role("button", name="Commands")
     button.focus()
@@ -286,6 +291,7 @@ def test_the_palette_tells_where_one_is(page: Page) -> None:
     expect(button).to_be_focused()
 
 
+@pytest.mark.thorough
 def test_what_the_palette_finds(page: Page) -> None:
     rows = ["Run on NumPy (CPU)", "Go to Run", "Run", "Go to Graph", "Check against NumPy"]
     find = """async ([query, rows]) => (await import("/scripts/palette.js"))
@@ -301,6 +307,7 @@ def test_what_the_palette_finds(page: Page) -> None:
     assert found("nur") == []  # the letters in another order
 
 
+@pytest.mark.thorough
 def test_nothing_moves_for_those_who_do_not_want_it(page: Page) -> None:
     moving = "document.getAnimations().length"
     palette(page, "open sigm")

@@ -66,6 +66,7 @@ def test_a_stroke_drawn_while_python_is_fetched_is_answered(page: Page, site: Si
     expect(early).to_be_empty()
 
 
+@pytest.mark.thorough
 def test_a_question_sent_before_python_is_there_is_answered(page: Page, site: Site) -> None:
     page.goto(site.url, wait_until="commit")
     show_samples(page)
@@ -83,6 +84,7 @@ def test_a_question_sent_before_python_is_there_is_answered(page: Page, site: Si
     expect(page.locator("#chat-text")).to_be_focused()
 
 
+@pytest.mark.thorough
 def test_a_picture_chosen_before_python_is_there_is_enlarged(page: Page, site: Site) -> None:
     page.goto(f"{site.url}?model=photo", wait_until="commit")
     expect(page.locator("#early img[alt='The example']")).to_be_visible()
@@ -106,6 +108,7 @@ def test_an_address_may_have_a_percent_sign_of_its_own(page: Page, site: Site) -
     expect(page.locator("#early h2")).to_have_text("50%.pte")
 
 
+@pytest.mark.thorough
 def test_cancel_leads_back_to_the_samples(page: Page, site: Site) -> None:
     page.add_init_script(NO_DATABASE)
     page.goto(f"{site.url}?model=digits&view=graph", wait_until="commit")

@@ -80,6 +80,7 @@ def test_a_program_in_a_frame_of_another_site(page: Page, site: Site, tmp_path: 
         assert scroll <= inner
 
 
+@pytest.mark.thorough
 def test_a_frame_of_another_site_may_store_nothing(
     browser: Browser, site: Site, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_static_site_in_a_frame(page: Page, tmp_path: Path) -> None:
         assert frame.locator("body").evaluate(controlled)
 
 
+@pytest.mark.thorough
 def test_share_copies_a_link_and_the_code_of_a_frame(profile: BrowserContext, site: Site) -> None:
     with visit(profile, site) as page:
         open_sample(page)

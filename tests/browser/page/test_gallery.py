@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness import limits
 from support.page.page_visit import (
     START_MS,
@@ -56,6 +56,7 @@ def test_the_address_follows(page: Page) -> None:
     assert max(page.evaluate("longTasks.slice(-3)"), default=0) < limits.LONG_TASK_MS
 
 
+@pytest.mark.thorough
 def test_a_picture_goes_in_as_the_model_sees_it(page: Page) -> None:
     card(page, "superres")
     pixels = np.zeros((48, 40, 3), np.uint8)
@@ -106,6 +107,7 @@ def test_a_drawing_goes_in(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("0 to 0")
 
 
+@pytest.mark.thorough
 def test_after_a_reload_the_view_is_in_sight_and_typed_values_are_there(page: Page) -> None:
     card(page, "add")
     page.get_by_label("input values").nth(1).select_option("typed")
@@ -128,6 +130,7 @@ def test_after_a_reload_the_view_is_in_sight_and_typed_values_are_there(page: Pa
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+@pytest.mark.thorough
 def test_what_is_no_program_is_told(page: Page) -> None:
     drop(
         page, "footer", ("model.pte", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d")
@@ -169,6 +172,7 @@ def test_a_link_opens_a_view_with_its_title_in_sight(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [360, 2560])
 def test_a_phone_and_a_wall(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})

@@ -89,6 +89,7 @@ def test_a_microphone(page: Page) -> None:
     run(page)
 
 
+@pytest.mark.thorough
 def test_the_microphone_as_a_stream(page: Page) -> None:
     open_program(page, 1, RATE // 4)
     page.context.grant_permissions(["microphone"])
@@ -148,6 +149,7 @@ def test_a_sound_is_mixed_and_resampled(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("the browser cannot read this sound")
 
 
+@pytest.mark.thorough
 def test_a_slider_sets_a_size(page: Page) -> None:
     show_samples(page)
     page.locator("#gallery-list [data-name=photo]").click()
@@ -159,6 +161,7 @@ def test_a_slider_sets_a_size(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("× 32")
 
 
+@pytest.mark.thorough
 def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> None:
     open_sample(page)
     page.get_by_label("input values").select_option("ramp")

@@ -77,6 +77,7 @@ def test_a_drawing_is_answered_in_sight(page: Page, size: ViewportSize) -> None:
         assert shown["y"] > pad["y"] + pad["height"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size["width"]))
 def test_an_example_is_answered_in_sight(page: Page, size: ViewportSize) -> None:
     page.set_viewport_size(size)
@@ -88,6 +89,7 @@ def test_an_example_is_answered_in_sight(page: Page, size: ViewportSize) -> None
     assert answer["y"] + answer["height"] / 2 <= size["height"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size["width"]))
 def test_the_title_has_room_beside_the_choice_of_a_method(page: Page, size: ViewportSize) -> None:
     page.set_viewport_size(size)
@@ -98,6 +100,7 @@ def test_the_title_has_room_beside_the_choice_of_a_method(page: Page, size: View
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["digits", "teach"])  # teach has a choice of methods
 def test_the_header_fits_and_its_status_is_readable_at_every_width(page: Page, name: str) -> None:
     def check(width: int) -> None:
@@ -130,6 +133,7 @@ def test_on_a_phone_nothing_is_far_apart_and_nothing_touches(page: Page) -> None
         assert 6 <= gap <= 40, f"{gap} px above {name}"
 
 
+@pytest.mark.thorough
 def test_what_was_open_before_a_reload_is_told_in_sight(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.evaluate("document.querySelector('#keep').innerHTML = '<p>It was open before.</p>'")
@@ -137,6 +141,7 @@ def test_what_was_open_before_a_reload_is_told_in_sight(page: Page) -> None:
     page.evaluate("document.querySelector('#keep').innerHTML = ''")
 
 
+@pytest.mark.thorough
 def test_no_button_is_below_the_run_bar(page: Page) -> None:
     page.set_viewport_size(SIZES[1])
     open_sample(page)
@@ -147,6 +152,7 @@ def test_no_button_is_below_the_run_bar(page: Page) -> None:
         assert not button.evaluate(IS_COVERED), name
 
 
+@pytest.mark.thorough
 def test_a_long_status_moves_nothing(page: Page) -> None:
     open_sample(page)
     before = box_of(page, "#run")
@@ -155,6 +161,7 @@ def test_a_long_status_moves_nothing(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.thorough
 def test_a_pad_is_drawn_on_by_keys(page: Page) -> None:
     open_card(page, "digits")
     pad = page.locator("#inputs canvas.pad")
@@ -166,6 +173,7 @@ def test_a_pad_is_drawn_on_by_keys(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("Draw something first")
 
 
+@pytest.mark.thorough
 def test_a_drawing_stays_when_its_canvas_was_lost(page: Page) -> None:
     """A browser empties a canvas whose GPU process died, and says so."""
     open_card(page, "digits")
@@ -187,6 +195,7 @@ def test_a_drawing_stays_when_its_canvas_was_lost(page: Page) -> None:
     assert not any(pad.evaluate(pixels))
 
 
+@pytest.mark.thorough
 def test_the_theme_is_chosen_where_its_field_has_no_room(page: Page) -> None:
     back = "getComputedStyle(document.documentElement).backgroundColor"
     open_card(page, "digits")
@@ -205,6 +214,7 @@ def test_the_theme_is_chosen_where_its_field_has_no_room(page: Page) -> None:
     assert page.evaluate("localStorage.getItem('webpte theme')") is None
 
 
+@pytest.mark.thorough
 def test_a_theme_is_kept(page: Page) -> None:
     back = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(back)
@@ -222,6 +232,7 @@ def test_the_palette_opens_and_the_first_input_has_the_focus(page: Page) -> None
     expect(page.locator("#inputs canvas.pad")).to_be_focused()
 
 
+@pytest.mark.thorough
 def test_before_and_after_are_one_picture(page: Page) -> None:
     open_card(page, "photo")
     edge = page.get_by_role("slider", name="Share of the picture that shows the input")
@@ -238,6 +249,7 @@ def test_before_and_after_are_one_picture(page: Page) -> None:
         expect(one).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.thorough
 def test_an_outdated_answer_is_dimmed_while_the_next_is_computed(page: Page) -> None:
     open_card(page, "photo")
     outputs = page.locator("#outputs .outputs")
@@ -248,6 +260,7 @@ def test_an_outdated_answer_is_dimmed_while_the_next_is_computed(page: Page) -> 
     expect(outputs).to_have_css("opacity", "1")
 
 
+@pytest.mark.thorough
 def test_on_a_phone_a_program_is_shared(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     open_card(page, "notes")
@@ -262,6 +275,7 @@ def test_on_a_phone_a_program_is_shared(page: Page) -> None:
     page.keyboard.press("Escape")
 
 
+@pytest.mark.thorough
 def test_on_a_phone_the_undo_line_does_not_cover_the_composer(page: Page) -> None:
     open_card(page, "stories")
     expect(page.locator("#status")).to_contain_text("stories.pte loaded")  # then it may be asked

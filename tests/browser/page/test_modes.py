@@ -184,6 +184,7 @@ export const loadPyodide = async () => ({
 """
 
 
+@pytest.mark.thorough
 def test_a_page_of_ones_own_shows_what_failed(page: Page, root: Path, tmp_path: Path) -> None:
     shutil.copy(root / "docs/examples/own_page/index.html", tmp_path)
     with plain_server(tmp_path) as url:
@@ -204,6 +205,7 @@ def test_a_page_of_ones_own_shows_what_failed(page: Page, root: Path, tmp_path: 
         expect(page.locator("#status")).to_have_text("Error: the GPU is gone")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["javascript", "extension"])
 def test_an_example_without_the_package_says_so(
     page: Page, root: Path, tmp_path: Path, name: str

@@ -93,6 +93,7 @@ def test_sample_runs_and_is_right(page: Page) -> None:
     assert page.locator("#outputs img").evaluate("image => image.naturalWidth") == SHAPE[1]
 
 
+@pytest.mark.thorough
 def test_an_image_in_and_an_image_out(page: Page) -> None:
     open_sample(page, "superres.pte")
     run(page)
@@ -112,6 +113,7 @@ def test_picked_file_and_npy_inputs(page: Page) -> None:
     np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_download_goes_in_again(page: Page) -> None:
     open_sample(page)
     run(page)
@@ -124,6 +126,7 @@ def test_a_download_goes_in_again(page: Page) -> None:
     np.testing.assert_allclose(twice, sigmoid(once), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_outputs_against_numpy_and_against_a_file(page: Page) -> None:
     open_sample(page, "add.pte")
     run(page)
@@ -135,6 +138,7 @@ def test_outputs_against_numpy_and_against_a_file(page: Page) -> None:
     expect(verdict).to_contain_text("Differs from wrong.npy in")
 
 
+@pytest.mark.thorough
 def test_kernels_are_timed(page: Page) -> None:
     open_sample(page)
     run(page)
@@ -179,6 +183,7 @@ def test_broken_file_is_told_and_the_page_goes_on(page: Page) -> None:
     run(page)
 
 
+@pytest.mark.thorough
 def test_contents_of_a_program_that_cannot_run(page: Page) -> None:
     program = (SAMPLES / "sigmoid.pte").read_bytes().replace(b"aten.sigmoid", b"aten.sigmund")
     page.locator("[data-act=open-file]").set_input_files(payload("other.pte", program))
@@ -188,6 +193,7 @@ def test_contents_of_a_program_that_cannot_run(page: Page) -> None:
     expect(page.locator(".error .tag-missing")).to_have_text("not supported")
 
 
+@pytest.mark.thorough
 def test_wrong_inputs_are_told_at_the_input(page: Page) -> None:
     open_sample(page)
     preview = page.locator("#input-0-preview")
@@ -201,6 +207,7 @@ def test_wrong_inputs_are_told_at_the_input(page: Page) -> None:
     run(page)
 
 
+@pytest.mark.thorough
 def test_repeats_can_be_cancelled(page: Page) -> None:
     open_sample(page)
     with long_benchmark(page):
@@ -222,6 +229,7 @@ def test_keyboard_alone(page: Page) -> None:
     expect(page.locator("#outputs")).to_contain_text("0.5")
 
 
+@pytest.mark.thorough
 def test_the_tab_key_moves_the_focus_into_the_run_bar_and_not_the_page(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 600})  # it sticks to an edge of that
     page.emulate_media(reduced_motion="reduce")  # no scrolling to the outputs that goes on for long
@@ -239,6 +247,7 @@ def test_the_tab_key_moves_the_focus_into_the_run_bar_and_not_the_page(page: Pag
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+@pytest.mark.thorough
 def test_every_control_has_a_name(page: Page) -> None:
     open_sample(page)
     run(page)
@@ -251,6 +260,7 @@ def test_every_control_has_a_name(page: Page) -> None:
     assert unnamed == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", extent.some([360], 768, 1600))
 def test_nothing_is_wider_than_the_window(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})

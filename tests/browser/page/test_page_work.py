@@ -83,6 +83,7 @@ def test_a_file_that_cannot_be_opened_changes_nothing(page: Page, data: bytes, t
     run(page)
 
 
+@pytest.mark.thorough
 def test_a_dropped_array_finds_its_input_or_asks(page: Page) -> None:
     x, y = random_input(4), random_input(5)
     program = (SAMPLES / "add.pte").read_bytes()
@@ -102,6 +103,7 @@ def test_a_dropped_array_finds_its_input_or_asks(page: Page) -> None:
     expect(page.locator("#output-0-compare")).to_contain_text("Matches NumPy")
 
 
+@pytest.mark.thorough
 def test_results_of_other_inputs_are_marked(page: Page) -> None:
     open_sample(page)
     page.get_by_label("Live").uncheck()
@@ -114,6 +116,7 @@ def test_results_of_other_inputs_are_marked(page: Page) -> None:
     expect(age).to_have_text("")
 
 
+@pytest.mark.thorough
 def test_another_device_keeps_the_inputs(page: Page) -> None:
     open_sample(page)
     page.get_by_label("Live").uncheck()
@@ -200,6 +203,7 @@ def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
     np.testing.assert_allclose(downloaded(page), wanted, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
     open_sample(page)
     page.get_by_label("Runs of the benchmark").fill("200")
@@ -208,6 +212,7 @@ def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
     expect(status(page)).not_to_contain_text("stopped early")
 
 
+@pytest.mark.thorough
 def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     open_sample(page)
     page.get_by_label("Live").uncheck()
@@ -223,6 +228,7 @@ def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     run(page)
 
 
+@pytest.mark.thorough
 def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Page) -> None:
     page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
     show_samples(page)
@@ -298,6 +304,7 @@ SCREEN = """() => {
 }"""
 
 
+@pytest.mark.thorough
 def test_the_screen_stays_on_until_the_work_has_ended(page: Page) -> None:
     page.evaluate(SCREEN)
     open_sample(page)

@@ -98,6 +98,7 @@ def test_a_large_photo_loads_without_blocking_the_page(page: Page) -> None:
     assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
 
 
+@pytest.mark.thorough
 def test_a_picture_over_a_thousand_pixels_keeps_its_proportions(page: Page) -> None:
     open_program(page, 1, 3, 600, 1500)
     page.evaluate(DROP_PICTURE, ["#input-0", 1500, 600, 100])
@@ -132,6 +133,7 @@ def test_a_portrait_lies_exactly_over_its_input(page: Page) -> None:
         page.set_viewport_size({"width": 1280, "height": 900})
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_no_picture_is_told_where_it_can_be_seen(page: Page) -> None:
     open_program(page, 1, 3, 600, 1500)
     run(page)
@@ -158,6 +160,7 @@ def natural_width(page: Page, selector: str, width: int) -> None:
     page.wait_for_function(f"document.querySelector('{selector}')?.naturalWidth === {width}")
 
 
+@pytest.mark.thorough
 def test_pictures_are_enlarged_with_all_their_pixels(page: Page) -> None:
     open_program(page, 1, 3, 600, 1500)
     page.evaluate(DROP_PICTURE, ["#input-0", 1500, 600, 100])
@@ -211,6 +214,7 @@ def test_pictures_are_enlarged_with_all_their_pixels(page: Page) -> None:
     expect(edge).to_have_value("25")
 
 
+@pytest.mark.thorough
 def test_two_fingers_enlarge_a_picture(page: Page) -> None:
     open_program(page, 1, 3, 64, 64)
     page.evaluate(DROP_PICTURE, ["#input-0", 64, 64, 8])
@@ -233,6 +237,7 @@ def test_two_fingers_enlarge_a_picture(page: Page) -> None:
     assert 2 < scale_of(given) < 4
 
 
+@pytest.mark.thorough
 def test_several_pictures_are_answered_in_a_table(page: Page) -> None:
     open_program(page, 1, 3, 30, 40)
     page.evaluate(DROP_PICTURES, 40)

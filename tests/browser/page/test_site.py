@@ -36,6 +36,7 @@ def host(folder: Path) -> Iterator[StaticHost]:
         yield host
 
 
+@pytest.mark.thorough
 def test_another_site_of_the_host_keeps_what_it_kept(
     page: Page, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -119,6 +119,7 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
     expect(status(page)).to_contain_text("sigmoid.pte loaded")
 
 
+@pytest.mark.thorough
 def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     page: Page, site: Site
 ) -> None:
@@ -139,6 +140,7 @@ def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     expect(page).to_have_url(address)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ended", ["cancelled", "failed"])
 def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before(
     page: Page, ended: str

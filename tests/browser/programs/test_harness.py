@@ -129,6 +129,7 @@ def test_python_that_computes_is_waited_for(harness: Harness) -> None:
     assert harness.python(code, timeout=0.5, seconds=2) == "done"
 
 
+@pytest.mark.thorough
 def test_python_that_reports_progress_is_waited_for(harness: Harness) -> None:
     """It waits, as for a network: only its reports of progress show that it works."""
     code = """
@@ -184,6 +185,7 @@ return "done"
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     chromium.chosen_adapter() == "hardware", reason="a GPU that computes takes no processor's time"
 )
@@ -192,6 +194,7 @@ def test_a_gpu_that_computes_is_waited_for(harness: Harness) -> None:
     assert harness.python(_BUSY_GPU, timeout=1, seconds=3) == "done"
 
 
+@pytest.mark.thorough
 def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
     code = """
     import asyncio
@@ -311,6 +314,7 @@ def test_a_page_that_does_not_answer_is_killed(root: Path) -> None:
     assert (done.stdout, done.stderr) == ("the page did not answer for 5 s True\n", "")
 
 
+@pytest.mark.thorough
 def test_verify_compares_variants_in_one_page(harness: Harness) -> None:
     """relu(x) + x, which is fused as chosen; the suite's files are made up on the way."""
     g = GraphWriter()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 
-from page.outputs.pictures import bmp
+import pytest
+
+from page.shared.outputs.pictures import bmp
 from support.harness import extent
 from support.harness.image_text_cases import CASES, EXPECTED, made
 from support.page.page import python
@@ -40,6 +42,7 @@ return json.dumps(found)
 """
 
 
+@pytest.mark.thorough
 def test_answers_are_as_in_the_pipeline(harness: Harness) -> None:
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
     at = {model: n for n, (model, given, _) in reversed([*enumerate(CASES)]) if "text" in given}

@@ -84,6 +84,7 @@ def test_a_language_model_agrees_with_numpy_and_goes_on(harness: Harness) -> Non
     assert 0 < used < 1
 
 
+@pytest.mark.thorough
 def test_a_wrong_kernel_is_found_in_a_stitched_method(harness: Harness) -> None:
     """neg and sigmoid are two delegates that have become one; the sigmoid computes a tanh."""
     m = method((2, 5))
@@ -117,6 +118,7 @@ return [
     assert said
 
 
+@pytest.mark.thorough
 def test_state_and_steps_on_the_host_between(harness: Harness) -> None:
     """A buffer that counts calls, a kernel on the host, and NaN that arises after it."""
     m = method((4,))

@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness.task_cases import models_folder
 from support.harness.texts import WORDS, tokenizer_path
 from support.page.gallery_models import (
@@ -133,6 +133,7 @@ def test_faces_are_framed_where_they_are(page: Page) -> None:
     expect(view).to_contain_text("No face found")
 
 
+@pytest.mark.thorough
 def test_a_line_is_read_letter_by_letter(page: Page) -> None:
     view = card(page, "line")
     pixels = np.zeros((HEIGHT, HEIGHT * PLACES))

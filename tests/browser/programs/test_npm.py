@@ -85,6 +85,7 @@ def test_errors_cross_with_their_class(page: Page) -> None:
     assert found["foreign"]["advice"] == found["foreign"]["details"]["advice"]
 
 
+@pytest.mark.thorough
 def test_a_tensor_stays_on_the_gpu(page: Page) -> None:
     found = run(page, "keptOnTheGpu")
     once = 1 / (1 + np.exp(-0.5))
@@ -118,6 +119,7 @@ def test_a_chat_is_answered_in_openais_objects(page: Page) -> None:
     assert found["embedding"]["name"] == "RequestError"
 
 
+@pytest.mark.thorough
 def test_tasks_by_name(page: Page) -> None:
     found = run(page, "tasks")
     assert "image-classification" in found["names"]
@@ -134,6 +136,7 @@ def test_tasks_by_name(page: Page) -> None:
     assert found["pictures"]["empty"]["name"] == "InputError"
 
 
+@pytest.mark.thorough
 def test_further_methods_of_tasks(page: Page) -> None:
     found = run(page, "methods")
     assert [one["name"] for one in found["added"]] == ["ok.txt", "foxes.md"]
@@ -145,6 +148,7 @@ def test_further_methods_of_tasks(page: Page) -> None:
     assert (found["head"], found["none"]) == ("MThd", "undefined")
 
 
+@pytest.mark.thorough
 def test_one_look_serves_several_prompts(page: Page) -> None:
     found = run(page, "looks")
     assert (found["height"], found["width"], found["shape"]) == (17, 23, [17, 23])
@@ -154,6 +158,7 @@ def test_one_look_serves_several_prompts(page: Page) -> None:
     assert found["closed"]["name"] == found["late"]["name"] == "ClosedError"
 
 
+@pytest.mark.thorough
 def test_a_call_within_a_stream_is_answered(page: Page) -> None:
     found = run(page, "withinAStream")
     assert len(found["pieces"]) > 2
@@ -175,6 +180,7 @@ def test_the_examples_of_the_document(page: Page) -> None:
     assert "[37, 41]" in wrong[0]
 
 
+@pytest.mark.thorough
 def test_a_runtime_ends_and_another_cannot_start(page: Page) -> None:
     """The shared worker ends here: the last test that uses it."""
     found = run(page, "ends")
@@ -185,6 +191,7 @@ def test_a_runtime_ends_and_another_cannot_start(page: Page) -> None:
     assert found["configured"]["code"] == "started"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not extent.everything(), reason="starts Python once more; runs with --all")
 def test_buffers_of_the_gpu_in_a_worker_of_ones_own(page: Page) -> None:
     found = run(page, "here")
@@ -199,5 +206,6 @@ HAS_COMPILED = """async () => {
 }"""
 
 
+@pytest.mark.thorough
 def test_compiled_modules_are_kept_for_the_next_visit(page: Page) -> None:
     wait_until(page, HAS_COMPILED)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 
+import pytest
+
 from support.page.page import python
 from support.page.task_page import packed
 from support.seeing.scaling import TABLE, drawn, every_steps
@@ -32,6 +34,7 @@ return hashes
 """
 
 
+@pytest.mark.thorough
 def test_pictures_are_scaled_to_the_same_bits(harness: Harness) -> None:
     some = list(every_steps())[::9]
     assert {one.resample for one in some} == set(range(6))

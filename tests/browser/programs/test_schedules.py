@@ -19,7 +19,7 @@ from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
 
 COUNT, PER_CALL = extent.count(20, 200), 20
-FOLDERS = ("schedules", "graphs", "write")  # of tests/support
+FOLDERS = ("schedules", "graphs", "write", "decoders")  # of tests/support
 
 INSTALL = """
 import pathlib, sys

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from support.devices.recorded import add_graph
 from support.harness import extent, limits
 from support.page.page import encode_bytes, python
@@ -87,6 +89,7 @@ def test_forward(harness: Harness) -> None:
     check_flat(soak(harness, FORWARD, calls, data=data), calls)
 
 
+@pytest.mark.thorough
 def test_generated_tokens(harness: Harness) -> None:
     calls = extent.count(20, 200)
     check_flat(soak(harness, GENERATE, calls, tokens=12), calls)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 import webpte
-from page.outputs.pictures import bmp
+from page.shared.outputs.pictures import bmp
 from support.harness import extent
 from support.harness.task_cases import CASES, EXPECTED, check, make_picture
 from support.page.page import python

@@ -6,6 +6,7 @@ import re
 from urllib.parse import quote_plus
 
 import numpy as np
+import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from support.page.page_visit import (
@@ -60,6 +61,7 @@ def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: S
             page.context.set_offline(False)  # other tests use this profile, too
 
 
+@pytest.mark.thorough
 def test_programs_of_one_name_are_kept_side_by_side(profile: BrowserContext, site: Site) -> None:
     """Two models whose files are both called model.pte, as those of most folders are."""
     files = [(WEB / "samples" / name).read_bytes() for name in ("sigmoid.pte", "add.pte")]

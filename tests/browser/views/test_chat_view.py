@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 import webpte
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness.image_text_cases import models_folder
 from support.harness.task_cases import make_picture
 from support.harness.texts import BYTES, tokenizer_path
@@ -156,6 +156,7 @@ def test_a_smaller_cache_keeps_the_conversation(page: Page, answered: None) -> N
     expect(answers(page)).to_have_count(2)
 
 
+@pytest.mark.thorough
 def test_without_a_tokenizer_tokens_are_typed_until_one_is_loaded(without_program: Page) -> None:
     page = without_program
     open_address(page, "/data/llm/llama_tiny_q4.pte")
@@ -169,6 +170,7 @@ def test_without_a_tokenizer_tokens_are_typed_until_one_is_loaded(without_progra
     expect(page.get_by_text("with a chat template")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_dropped_picture_is_asked_about_and_there_after_a_reload(without_program: Page) -> None:
     page, pixels = without_program, make_picture(23, 61)
     open_address(page, "/image_text/patches/model.pte")
@@ -227,6 +229,7 @@ def test_a_conversation(page: Page) -> None:
     expect(answers(page)).to_have_text(other)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("answered")
 def test_tokens_tell_what_else_might_have_come(page: Page) -> None:
     page.get_by_role("button", name="Tokens").click()
@@ -249,6 +252,7 @@ def test_tokens_tell_what_else_might_have_come(page: Page) -> None:
     expect(tokens).to_have_count(0)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("answered")
 def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
     left = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
@@ -258,6 +262,7 @@ def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
     page.wait_for_function(f"({left})(document.getElementById('chat-log')) < 2")
 
 
+@pytest.mark.thorough
 def test_the_composer_stays_in_place_and_settings_are_beside_it(page: Page) -> None:
     set_number(page, "max_tokens", 40)
 
@@ -275,6 +280,7 @@ def test_the_composer_stays_in_place_and_settings_are_beside_it(page: Page) -> N
     assert settings["x"] >= composer["x"] + composer["width"]
 
 
+@pytest.mark.thorough
 def test_another_model_is_chosen_in_the_chat(page: Page) -> None:
     picker = page.locator("#view-chat").get_by_label("model")
     expect(picker.locator("option").first).to_contain_text(".pte (")
@@ -290,6 +296,7 @@ def test_another_model_is_chosen_in_the_chat(page: Page) -> None:
     expect(page.get_by_role("tab", name="Chat")).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("answered")
 def test_on_a_wide_screen_an_answer_is_not_far_from_its_question(page: Page) -> None:
     page.set_viewport_size({"width": 2560, "height": 900})
@@ -333,7 +340,7 @@ def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
         page.reload()  # only then the page counts as narrow
         wait_until_ready(page)
         # The forecast is real; the page's Python makes the phone small enough for this model.
-        code = "from page.controllers import context_question as one; one.PHONE_BUDGET = 500_000; 7"
+        code = "from page.sections.open import context_question as q; q.PHONE_BUDGET = 500_000; 7"
         page.get_by_label("Code").fill(code)
         page.get_by_label("Code").press("Control+Enter")
         expect(page.locator("#view-python pre", has_text=re.compile("^7$"))).to_be_visible()
@@ -350,6 +357,7 @@ def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
         expect(page.locator("#view-python")).to_contain_text("64")
 
 
+@pytest.mark.thorough
 def test_an_answer_goes_on_after_a_lost_gpu(page: Page) -> None:
     (worker,) = page.workers
     worker.evaluate(KEEP_DEVICES)

@@ -79,6 +79,7 @@ def show_drawing(
     expect(page.locator(".graph-drawn").first).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_thousand_calls_stay_smooth(bare: Page) -> None:
     """A chain with a branch at every third box, and one value that all read."""
     count = 1000
@@ -133,6 +134,7 @@ OFF_CENTRE = """(() => {
 })()"""
 
 
+@pytest.mark.thorough
 def test_a_drawing_stays_in_sight_when_the_window_changes(bare: Page) -> None:
     show_drawing(bare, [box_of(at) for at in range(6)], [[at, at + 1] for at in range(5)])
     usual = bare.viewport_size
@@ -156,6 +158,7 @@ PLACE = """() => {
 }"""
 
 
+@pytest.mark.thorough
 def test_a_selected_box_in_sight_stays_in_place(bare: Page) -> None:
     count = 10  # as many as fit, so that the first is near the edge
     edges = [[at, at + 1] for at in range(count - 1)]
@@ -190,6 +193,7 @@ WATCH_PIECES = """() => {
 }"""
 
 
+@pytest.mark.thorough
 def test_many_boxes_in_sight_come_in_pieces(bare: Page) -> None:
     """Columns that all fit into the window, just large enough to be read."""
     side = 20
@@ -210,6 +214,7 @@ def test_many_boxes_in_sight_come_in_pieces(bare: Page) -> None:
     assert (sum(saved), max(saved)) == (len(many), most)
 
 
+@pytest.mark.thorough
 def test_others_have_their_turns_while_pieces_are_made(bare: Page) -> None:
     turns = bare.evaluate("""async () => {
         const { collect } = await import("./page/views/graph/drawing/slices.js");
@@ -230,6 +235,7 @@ def test_others_have_their_turns_while_pieces_are_made(bare: Page) -> None:
     assert turns >= 19
 
 
+@pytest.mark.thorough
 def test_what_is_drawn_can_be_moved_while_another_drawing_is_laid_out(bare: Page) -> None:
     errors: list[str] = []
     bare.on("pageerror", lambda error: errors.append(str(error)))
@@ -255,6 +261,7 @@ def test_what_is_drawn_can_be_moved_while_another_drawing_is_laid_out(bare: Page
     assert errors == []
 
 
+@pytest.mark.thorough
 def test_a_selection_does_not_pass_to_another_graph(bare: Page) -> None:
     show_drawing(bare, [box_of(at) for at in range(8)], [[at, at + 1] for at in range(7)])
     bare.locator(".graph-sight").focus()
@@ -277,6 +284,7 @@ COVERED = """[...document.querySelectorAll(".graph-drawn-group rect")].flatMap((
 })"""
 
 
+@pytest.mark.thorough
 def test_labels_of_folds_cover_no_box_and_long_edges_are_explained(bare: Page) -> None:
     boxes = [box_of(at) for at in range(40)]
     edges = [[at, at + 1] for at in range(39)] + [[at, at + 2] for at in range(0, 36, 2)]

@@ -181,6 +181,7 @@ def test_a_run_leaves_everything_where_it_was(page: Page) -> None:
     assert values.evaluate("one => one.isConnected")
 
 
+@pytest.mark.thorough
 def test_tabs_by_keyboard(page: Page) -> None:
     tabs = page.get_by_role("tablist", name="Views")
     expect(tabs).to_be_hidden()  # there is one view only
@@ -221,6 +222,7 @@ def run_code(page: Page, code: str) -> None:
     page.locator("#view-python [data-act=cancel]").click()
 
 
+@pytest.mark.thorough
 def test_an_endless_loop_in_the_console_is_cancelled(page: Page) -> None:
     open_sample(page)
     run_code(page, "print('before')\nwhile True: pass")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from support.page.page_visit import status, visit
@@ -121,6 +122,7 @@ def answering(body: str, headers: dict[str, str]) -> Callable[[Route], None]:
     return answer
 
 
+@pytest.mark.thorough
 def test_a_trace_is_sent_to_perfetto_or_downloaded(browser: Browser, site: Site) -> None:
     page = browser.new_page()
     for isolated in (False, True):

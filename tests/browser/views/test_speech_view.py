@@ -65,6 +65,7 @@ def test_sounds_become_the_text_that_the_task_gives(page: Page) -> None:
     expect(page.locator("#error")).to_have_text("")
 
 
+@pytest.mark.thorough
 def test_a_text_is_read_aloud(page: Page) -> None:
     # How long this voice speaks follows from the text alone; the other one draws it.
     async def seconds() -> float:

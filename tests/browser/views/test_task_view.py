@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness.task_cases import make_picture, models_folder
 from support.music.music_cases import EXPECTED, RATE, SOUNDS
 from support.page.page_visit import drop, open_address, payload, visit
@@ -71,6 +71,7 @@ def test_things_are_framed_marked_and_saved(page: Page) -> None:
     expect(page.locator("#error")).to_be_empty()
 
 
+@pytest.mark.thorough
 def test_a_dropped_folder_opens_with_its_task(page: Page) -> None:
     folder = models_folder() / "depths"
     names = ["model.pte", name_task("depths", "depth-estimation")]
@@ -84,6 +85,7 @@ def test_a_dropped_folder_opens_with_its_task(page: Page) -> None:
     expect(tint).to_have_attribute("opacity", "0.40")
 
 
+@pytest.mark.thorough
 def test_a_click_in_the_picture_masks_a_thing(page: Page) -> None:
     result = open_task(page, "prompts", "mask-generation")
     give_photo(page)
@@ -93,6 +95,7 @@ def test_a_click_in_the_picture_masks_a_thing(page: Page) -> None:
     expect(result.locator("button[aria-pressed=true]")).to_have_text("Mask 1")
 
 
+@pytest.mark.thorough
 def test_a_typed_text_is_answered_live(page: Page) -> None:
     result = open_task(page, "feelings", "text-classification")
     shares = result.locator(".bars .share")
@@ -130,6 +133,7 @@ def test_the_camera_is_answered_picture_by_picture(page: Page) -> None:
     expect(page.locator("#task-input video")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_a_recording_is_answered(page: Page) -> None:
     page.context.grant_permissions(["microphone"])
     result = open_task(page, "voices", "voice-activity-detection")
@@ -140,6 +144,7 @@ def test_a_recording_is_answered(page: Page) -> None:
     expect(result).to_contain_text(re.compile("part|Nothing was found"))
 
 
+@pytest.mark.thorough
 def test_notes_are_drawn_marked_and_saved(page: Page) -> None:
     result = open_task(page, "music", "audio-to-midi")
     sound = payload("song.wav", wave_file(SOUNDS["chords"](), RATE))
@@ -163,6 +168,7 @@ def test_notes_are_drawn_marked_and_saved(page: Page) -> None:
     expect(page.locator("#error")).to_be_empty()
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_no_picture_is_told(page: Page) -> None:
     open_task(page, "shapes", "image-classification")
     page.locator("#task-input input[type=file]").set_input_files(payload("no.png", b"no picture"))

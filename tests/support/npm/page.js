@@ -51,7 +51,7 @@ async function errors() {
   const closed = await told(program.forward(new Float32Array(SIZE)));
   const missing = await told(webpte.load("none.pte"));
   const foreign = await told(webpte.load(new TextEncoder().encode(`GGUF${" ".repeat(99)}`)));
-  const folder = await told(webpte_serve.openai("nowhere/"));
+  const folder = await told(webpte.openai("nowhere/"));
   return { shape, buffer, closed, missing, foreign, folder };
 }
 
@@ -80,7 +80,7 @@ async function cancelledLoads() {
 }
 
 async function chats() {
-  const client = await webpte_serve.openai({ teller: "samples/stories.pte" }, { slots: 2 });
+  const client = await webpte.openai({ teller: "samples/stories.pte" }, { slots: 2 });
   const { completions } = client.chat;
   const messages = ask("What does a cow say?");
   const greedy = { temperature: 0 }; // drawn answers differ now and then

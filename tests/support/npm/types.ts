@@ -37,7 +37,7 @@ export async function others(): Promise<string | null> {
   // @ts-expect-error a name is missing
   await documents.add({ text: "a" });
   try {
-    const client = await webpte_serve.openai({ chat: new URL("https://example.org/chat/") });
+    const client = await webpte.openai({ chat: new URL("https://example.org/chat/") });
     const answer = await client.chat.completions.create({ messages: [{ role: "user", content: "Hello" }], seed: 3 });
     return answer.choices[0]!.message.content;
   } catch (error) {

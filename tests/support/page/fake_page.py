@@ -16,10 +16,10 @@ import numpy as np
 import webpte
 from page.app import App
 from page.browser import OpenProgram, Progress, Source
-from page.npy import read_npy, write_npy
-from page.outputs.pictures import data_url, png_rgb
-from page.session.engine import PageEngine
-from page.session.typed_address import origin_of
+from page.core.engine import PageEngine
+from page.core.typed_address import origin_of
+from page.shared.npy import read_npy, write_npy
+from page.shared.outputs.pictures import data_url, png_rgb
 from support.harness.virtual_time import run_virtually
 from support.page.fake_photo import FakePhoto, pixels_of_png
 from webpte import DeviceInfo

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from page.inputs.photos import PhotoPart
+from page.shared.inputs.photos import PhotoPart
 
 
 class FakePhoto:

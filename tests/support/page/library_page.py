@@ -7,7 +7,7 @@ import json
 import re
 
 from page.app import App
-from page.session.engine import PageEngine
+from page.core.engine import PageEngine
 from support.page.fake_page import (
     SAMPLES,
     FakeBrowser,

@@ -1,6 +1,6 @@
 """Generates and prints schedules: random steps of a few programs, determined by a seed.
 
-Unit tests run thousands of them, see tests/unit/schedules/test_schedules_*.py. More, or others:
+Unit tests run thousands, see tests/unit/schedules/test_random_schedules.py. More, or others:
 
     pytest tests/unit -k schedules --schedules 100000 --seed 7
 

@@ -23,7 +23,7 @@ from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.inspection.tune import tuning
 from webpte.llm import decode_loop as decode
 
-FILES, CHUNKS = 4, 5  # of tests, and of parts in each of them
+CHUNKS = 20  # a test each
 USUAL, ALL = 500, 10_000  # schedules
 
 
@@ -120,8 +120,8 @@ def schedule_count(requested: int | None) -> int:
 
 
 def first_failure_of(chunk: int, count: int, seed: int) -> str | None:
-    """Return the first failure of one chunk of `count` schedules; each file runs CHUNKS."""
-    start, end = (count * at // (FILES * CHUNKS) for at in (chunk, chunk + 1))
+    """Return the first failure of a chunk of `count` schedules."""
+    start, end = (count * at // CHUNKS for at in (chunk, chunk + 1))
     return first_failure(schedules(seed, end - start, start))
 
 

@@ -31,6 +31,7 @@ from support.docs.documents import (
     run_python,
 )
 from support.graphs.graphs import wait
+from support.harness.every import check_every
 from webpte.inspection import kernel_rates
 from webpte.llm import Generator
 from webpte.training import Learner, LoraTrainer
@@ -199,9 +200,12 @@ def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoraTrainer, "learn", train_little)
 
 
-@pytest.mark.parametrize("block", all_blocks(), ids=str)
-def test_is_run_or_listed(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_block_is_run_or_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block is checked on its own, without its environment."""
+    check_every(all_blocks(), lambda block: _check_block(block, monkeypatch))
+
+
+def _check_block(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     if block.language == "python":
         compiled(block)
     elif reason(block) is not None:

@@ -32,17 +32,19 @@ COPIED = (
 _PLACE = re.compile(r"# (?P<file>[\w/.]+), (?:a new file|(?P<side>after|before): (?P<line>.*))")
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the code, which the recipes change one after the other."""
+    folder = tmp_path_factory.mktemp("copy")
     ignored = shutil.ignore_patterns("__pycache__")
     for name in COPIED:
-        source, target = ROOT / name, tmp_path / name
+        source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target, ignore=ignored)
         else:
             shutil.copy(source, target)
-    return tmp_path
+    return folder
 
 
 def recipe(heading: str) -> list[Block]:
@@ -88,6 +90,7 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_an_operator(copy: Path) -> None:
     for block in recipe("An operator"):
         follow(block, copy)
@@ -103,7 +106,7 @@ def test_an_operator(copy: Path) -> None:
     tests = ["tests/unit/engine/ops/test_reference.py", "tests/unit/docs/test_operators_doc.py"]
     wanted = "exp2 or every_op"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
-    assert int(re.findall(r"(\d+) passed", said)[0]) >= 10
+    assert int(re.findall(r"(\d+) passed", said)[0]) >= 3
 
 
 def test_a_task(copy: Path) -> None:

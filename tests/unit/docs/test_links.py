@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from support.docs.documents import documents, prose
+from support.harness.every import check_every
 from webpte_host.base.layout import ROOT
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -23,8 +22,11 @@ def links(path: Path) -> list[str]:
     return [link for link in _LINK.findall(prose(path)) if "://" not in link]
 
 
-@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_lead_somewhere() -> None:
+    check_every(documents(), check_links)
+
+
+def check_links(path: Path) -> None:
     for link in links(path):
         name, _, anchor = link.partition("#")
         target = (path.parent / name) if name else path

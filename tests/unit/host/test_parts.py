@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.harness import limits
+from support.harness.distribute import SPLIT, FilesAndTests
 from support.harness.parts import Part, files_of
 from webpte_host.base.layout import PYSRC, ROOT
 
@@ -81,3 +82,11 @@ def test_who_is_interrupted_has_last_words() -> None:
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate(timeout=limits.PROCESS_SECONDS)
     assert said == "last words\n"
+
+
+def test_files_stay_whole_but_for_those_that_are_split() -> None:
+    scheduler = object.__new__(FilesAndTests)
+    assert scheduler._split_scope("tests/a.py::test_one[b::c]") == "tests/a.py"
+    for file in SPLIT:
+        assert (ROOT / file).is_file()
+        assert scheduler._split_scope(f"{file}::test_one[2]") == f"{file}::test_one[2]"

@@ -27,7 +27,7 @@ KINDS = [None, "f16", "int8"]
 
 async def opened(path: Path | bytes, device: str = "gpu", **options: Any) -> Generator:
     on: Any = SimulatedDevice() if device == "gpu" else device
-    return Generator(await webpte.load(path, device=on, **options))
+    return Generator(await webpte.llm.load(path, device=on, **options))
 
 
 @pytest.mark.parametrize(

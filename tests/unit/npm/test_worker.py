@@ -141,6 +141,7 @@ def test_further_methods_of_tasks() -> None:
             "task", "retrieval", str(models_folder() / "vectors"), {"device": "numpy"}
         )
         assert opened["calls"] == ["add"]
+        assert opened["form"] is None
         handle, document = opened["handle"], {"name": "a.txt", "text": "A fox."}
         (added,) = await caller.call("call", handle, "add", [document], {})
         assert (added["name"], added["sections"][0]["end"]) == ("a.txt", 6)
@@ -186,6 +187,8 @@ def test_a_picture_is_read_once_for_several_prompts() -> None:
         folder = str(models_folder() / "prompts")
         opened = await caller.call("task", "mask-generation", folder, {"device": "numpy"})
         assert opened["calls"] == ["look"]
+        assert opened["form"]["kind"] == "picture"
+        assert opened["form"]["points"]
         handle = opened["handle"]
         picture, pixels = {"webpte:tensor": [0, "uint8", [9, 14, 3]]}, bytes(range(189)) * 2
         seen = await caller.call("call", handle, "look", [picture], {}, parts=[pixels])

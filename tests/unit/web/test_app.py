@@ -10,7 +10,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.npy import read_npy, write_npy
+from page.shared.npy import read_npy, write_npy
 from support.harness.virtual_time import until
 from support.page.fake_page import (
     SAMPLES,

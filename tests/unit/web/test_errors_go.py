@@ -6,9 +6,9 @@ from html import unescape
 
 import numpy as np
 
+from page.act_names import doing_text
 from page.app import App
-from page.npy import write_npy
-from page.parts.act_names import doing_text
+from page.shared.npy import write_npy
 from support.page.chat_page import CONFIG, TOKENIZER, act, open_chat, send
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, drop, open_sample, run
 from webpte.errors import InputError

@@ -115,9 +115,11 @@ def test_sections_that_are_drawn_exist() -> None:
 
 
 def test_acts_of_the_markup_have_handlers() -> None:
-    sources = INDEX + "".join(
-        path.read_text(encoding="utf-8") for path in (WEB / "page" / "parts").glob("*_view.py")
-    )
+    modules = [
+        *(WEB / "page" / "sections").rglob("*.py"),
+        *(WEB / "page" / "shared").rglob("*.py"),
+    ]
+    sources = INDEX + "".join(path.read_text(encoding="utf-8") for path in modules)
     acts = set(re.findall(r'data[-_]act(?:=|": )"([a-z-]+)"', sources))
     acts |= set(re.findall(r'data_drop="([a-z-]+)"', sources)) | {"hello"}
     assert {"open-file", "scalar", "picture-setting"} <= acts

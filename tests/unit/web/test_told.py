@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from page.parts.file_view import unloaded_view
-from page.parts.input_view import ask_view
-from page.parts.output_view import age_view, comparison_view, stats_strip, unknown_state_view
-from page.parts.status_view import error_view, opening_card, progress_view, way_out
+from page.sections.inputs.view import ask_view
+from page.sections.open.file_view import unloaded_view
+from page.sections.open.view import opening_card, progress_view
+from page.sections.outputs.view import age_view, comparison_view, unknown_state_view
+from page.sections.run.view import stats_strip
+from page.shared.html.errors import error_view, way_out
 from support.page.markup import NASTY, check, method
 from webpte import Stats
 from webpte.errors import (

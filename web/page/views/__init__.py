@@ -21,7 +21,7 @@ def find_views() -> FoundViews:
     """Find the `VIEW` of every `panel` module; one that fails does not hide the others."""
     found = FoundViews()
     for module in iter_modules(__path__):
-        if not module.ispkg:
+        if not module.ispkg or module.name.startswith("_"):  # `_skeleton` is one to copy
             continue
         try:
             found.views.append(_view_of(module.name))

@@ -13,19 +13,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from page.html.markup import Html, render
-from page.parts.device_note import device_note
-from page.session.palette import Command
-from page.session.state import AppState, Change
-from webpte.errors import InputError
-from webpte.llm import Generator
-from webpte.llm.text import encodes_sentences
-from webpte.tasks import names
-from webpte.tasks.retrieval import encodes_texts
-
-# A program of another task may have the form of an encoder: one that fills gaps, say. Cards may
-# describe a task in words of their own.
-_OF_OTHERS = frozenset(names()) - {"feature-extraction", "retrieval"}
+from page.core.abilities import is_language_model, is_sentence_encoder, is_text_encoder
+from page.core.palette import Command
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.html.device_note import device_note
+from page.shared.html.markup import Html, render
 
 
 @dataclass(frozen=True)
@@ -44,27 +37,9 @@ class Need:
     offer: tuple[str, str] | None = None
 
 
-def _is_language_model(state: AppState) -> bool:
-    if state.session is None:
-        return False
-    try:
-        Generator(state.session.program)
-    except InputError:
-        return False
-    return True
-
-
-def _is_sentence_encoder(state: AppState) -> bool:
-    return state.session is not None and encodes_sentences(state.session.methods)
-
-
-def _is_text_encoder(state: AppState) -> bool:
-    session = state.session
-    return (
-        session is not None
-        and session.source.task not in _OF_OTHERS
-        and encodes_texts(session.methods)
-    )
+def ability(text: str, found: Callable[[Session], bool]) -> Need:
+    """Return the need for an ability of the open program, without which there is no tab."""
+    return Need(text, lambda state: state.session is not None and state.session.can(found), True)
 
 
 PROGRAM = Need("Open a program first.", lambda state: state.session is not None, hides=True)
@@ -72,9 +47,9 @@ METHOD = Need(
     "This program has constant methods only: there is nothing to run.",
     lambda state: state.session is not None and bool(state.session.method),
 )
-LANGUAGE_MODEL = Need("Open a language model with a KV cache.", _is_language_model, hides=True)
-SENTENCE_ENCODER = Need("Open a sentence encoder.", _is_sentence_encoder, hides=True)
-TEXT_ENCODER = Need("Open a sentence encoder.", _is_text_encoder, hides=True)
+LANGUAGE_MODEL = ability("Open a language model with a KV cache.", is_language_model)
+SENTENCE_ENCODER = ability("Open a sentence encoder.", is_sentence_encoder)
+TEXT_ENCODER = ability("Open a sentence encoder.", is_text_encoder)
 RUN = Need(
     "Run the program first.",
     lambda state: state.session is not None and state.session.shown is not None,

@@ -3,7 +3,7 @@
 A context belongs to the call in which work happens, so calls that overlap are kept apart. Code that
 runs, copies or reads back on the device calls `count_submission` once the work was handed over.
 Writing bytes to a buffer does not count: they go along with the next submission. A long plan may go
-to a browser's queue in pieces, in immediate sequence (see chunked_encoder.js): that counts as a
+to a browser's queue in pieces, in immediate sequence (see replay.js): that counts as a
 single submission.
 """
 

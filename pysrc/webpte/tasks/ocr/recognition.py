@@ -10,6 +10,7 @@ import numpy as np
 from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import PICTURE, Slider, TaskForm
 from webpte.tasks.ocr.crops import (
     cut_out,
     line_width,
@@ -37,7 +38,10 @@ _ALIKE = 6  # lines that are padded to the widest of them
 _USUAL_WIDTH = 320  # pixels of a line, at least: shorter lines are padded
 
 
-@task("optical-character-recognition")
+@task(
+    "optical-character-recognition",
+    form=TaskForm(PICTURE, sliders=(Slider("text_score", "score of lines above", 0.5),)),
+)
 class OpticalCharacterRecognition(Task):
     """Reads the text of a picture, by PP-OCR (`serve.py models add ocr`).
 

@@ -1,7 +1,7 @@
-"""Passages: parts of a document that are embedded, found and cited.
+"""Passages: the parts of a document to embed, find and cite.
 
-A passage is within one section, and ends with a sentence where it can. A passage begins with the
-last sentences of the one before it, so that what is said across an end is found, too.
+A passage is within a single section, and ends with a sentence if possible. It begins with the last
+sentences of the passage before it, so that statements across an end are found, too.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from webpte.errors import InputError
 from webpte.tasks.retrieval.documents import Document, Section
 
-# The end of a sentence, with the space after it; of a line of a list or a heading, or a paragraph.
+# The end of a sentence with the space after it, of a line of a list, of a heading, or of a
+# paragraph.
 _END = re.compile(
     r"(?<=[.!?\u2026])[\"'\u201d\u2019)\]]*\s+|(?<=[\u3002\uff01\uff1f])\s*"
     r"|\n\s*\n\s*|\n(?=[ \t]*(?:[-*+\u2022#>|]|\d+[.)]))"
 )
 _WORD = re.compile(r"\S+\s*|\s+")
 
-_MOST_OF_ONE = 32  # characters of a token, beyond which a part is not searched for its end
+_MOST_OF_ONE = 32  # longer tokens are not searched for the end of a sentence
 
 Measure = Callable[[str], int]
 
@@ -37,7 +38,7 @@ class PassagePlace:
 
 @dataclass(frozen=True)
 class _SentencePart:
-    """A sentence, or a part of one: its characters, its length, and whether a paragraph ends."""
+    """A sentence, or a part of it: its characters, its length, and whether a paragraph ends."""
 
     start: int
     end: int
@@ -48,10 +49,10 @@ class _SentencePart:
 def cut_document(
     document: Document, most: int = 800, overlap: int = 100, measure: Measure = len
 ) -> list[PassagePlace]:
-    """Return the passages of a document, in order; those with no letter or digit are left out.
+    """Return the passages of a document with at least a letter or digit, in order.
 
     most     the length of a passage
-    overlap  the most that two neighbours have in common
+    overlap  the largest overlap of neighbours
     measure  returns the length of a text: by default characters, for an encoder tokens
     """
     if most < 1 or not 0 <= overlap < most:
@@ -100,7 +101,7 @@ def _ending(held: list[_SentencePart], room: int) -> list[_SentencePart]:
 
 
 def _pieces(text: str, section: Section, most: int, measure: Measure) -> Iterator[_SentencePart]:
-    """Yield sentences; one that is too long in parts of whole words, or of a word."""
+    """Yield sentences; a long sentence is split at words, a long word anywhere."""
     start = section.start
     ends = [found.end() for found in _END.finditer(text, section.start, section.end)]
     for end in [*ends, section.end]:
@@ -116,7 +117,7 @@ def _pieces(text: str, section: Section, most: int, measure: Measure) -> Iterato
 
 
 def _parts(text: str, start: int, end: int, most: int, measure: Measure) -> Iterator[_SentencePart]:
-    """Yield parts of a long sentence: as many words as fit, or letters if not even one does."""
+    """Yield parts of a long sentence, each with as many words as fit, or letters of a long word."""
     while start < end:
         fits = _end_of_part(text, start, end, most, measure)
         yield _SentencePart(start, fits, measure(text[start:fits].strip()), False)
@@ -124,9 +125,9 @@ def _parts(text: str, start: int, end: int, most: int, measure: Measure) -> Iter
 
 
 def _end_of_part(text: str, start: int, end: int, most: int, measure: Measure) -> int:
-    """Return the end of a part, which is searched farther only if all of the text before it fits.
+    """Return the end of a part; the search goes farther only if all of the text before it fits.
 
-    So the time does not grow with what follows the part.
+    So the time does not grow with the text after the part.
     """
     room = 2 * most
     while True:
@@ -144,7 +145,7 @@ def _letters(start: int, words: list[int]) -> list[int]:
 
 
 def _last_fitting(text: str, start: int, cuts: list[int], most: int, measure: Measure) -> int:
-    """Return the last of the places up to which the text fits; the first at least."""
+    """Return the last place up to which the text fits, or the first place."""
     low, high = 0, 1
     while high < len(cuts) and measure(text[start : cuts[high]].strip()) <= most:
         low, high = high, 2 * high

@@ -21,7 +21,7 @@ Array = np.ndarray
 _POOLINGS = ("mean", "cls")
 
 
-@task("retrieval")
+@task("retrieval", view="documents")
 class Retrieval(FeatureExtraction):
     """Finds passages of documents by their meaning.
 

@@ -8,13 +8,14 @@ import numpy as np
 
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import PREPROCESSOR, ModelFiles
+from webpte.tasks.form import SOUND, TaskForm
 from webpte.tasks.scores import best, function_of, labels_of
 from webpte.tasks.sound.kaldi_spectrogram import RATE, KaldiSpectrogram
 from webpte.tasks.sound.samples import samples_of
 from webpte.tasks.task import task
 
 
-@task("audio-classification")
+@task("audio-classification", form=TaskForm(SOUND, fixed={"top_k": 10}))
 class AudioClassification(ArrayTask):
     """Classifies sounds, by models that read a spectrogram (AST).
 

@@ -11,6 +11,7 @@ import numpy as np
 from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import SOUND, Slider, TaskForm
 from webpte.tasks.sound.midi import write_midi
 from webpte.tasks.sound.notes import (
     BINS,
@@ -36,7 +37,17 @@ _TAKEN = (1, WINDOW, 1)
 _GIVEN = [(1, FRAMES, KEYS), (1, FRAMES, KEYS), (1, FRAMES, BINS * KEYS)]
 
 
-@task("audio-to-midi")
+@task(
+    "audio-to-midi",
+    form=TaskForm(
+        SOUND,
+        sliders=(
+            Slider("onset_threshold", "probability of a note's start above", 0.5, 0.05, 0.95),
+            Slider("frame_threshold", "probability of a note above", 0.3, 0.05, 0.95),
+            Slider("minimum_note_length", "shortest note in ms", 127.7, 30, 500, 0.1),
+        ),
+    ),
+)
 class AudioToMidi(Task):
     """Finds the notes of music, by basic-pitch (`serve.py models add basic-pitch`).
 

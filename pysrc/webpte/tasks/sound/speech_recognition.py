@@ -31,7 +31,7 @@ from webpte.tasks.sound.voice_activity import STEP_DOWN, VoiceActivityDetection
 from webpte.tasks.task import Task, task
 
 
-@task("automatic-speech-recognition")
+@task("automatic-speech-recognition", view="speech")
 class SpeechRecognition(Task):
     """Turns sounds into text, by Whisper or Moonshine.
 

@@ -23,7 +23,7 @@ _ENCODER, _DECODER = "text_encoder", "decoder"
 _SENTENCE = re.compile(r"[^.!?…。！？\n]*[.!?…。！？\n]*\s*")
 
 
-@task("text-to-speech")
+@task("text-to-speech", view="speech")
 class TextToSpeech(Task):
     """Speaks texts, by VITS (MMS-TTS).
 

@@ -11,6 +11,7 @@ from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
 from webpte.program import Program
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import SOUND, Slider, TaskForm
 from webpte.tasks.sound.samples import read_sound, samples_of
 from webpte.tasks.sound.speech.resample import resample
 from webpte.tasks.task import Task, task
@@ -23,7 +24,14 @@ STEP_DOWN = 0.15  # speech ends at a score lower by this than the score that sta
 _LEAST = 0.01
 
 
-@task("voice-activity-detection")
+@task(
+    "voice-activity-detection",
+    form=TaskForm(
+        SOUND,
+        sliders=(Slider("threshold", "probability of speech above", 0.5),),
+        fixed={"return_seconds": True},
+    ),
+)
 class VoiceActivityDetection(Task):
     """Finds the times of speech, by Silero's detector (`serve.py models add voice-activity`).
 

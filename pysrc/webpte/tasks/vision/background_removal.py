@@ -8,6 +8,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.scores import sigmoid
 from webpte.tasks.task import task
 from webpte.tasks.vision.interpolate import interpolate
@@ -16,7 +17,7 @@ from webpte.tasks.vision.pictures import PictureTask
 Array = np.ndarray
 
 
-@task("background-removal")
+@task("background-removal", form=TaskForm(PICTURE))
 class BackgroundRemoval(PictureTask):
     """Makes the background of pictures transparent, by models that return a logit per pixel.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.task import task
 from webpte.tasks.vision.interpolate import interpolate
 from webpte.tasks.vision.pictures import PictureTask
@@ -13,7 +14,7 @@ from webpte.tasks.vision.pictures import PictureTask
 Array = np.ndarray
 
 
-@task("depth-estimation")
+@task("depth-estimation", form=TaskForm(PICTURE))
 class DepthEstimation(PictureTask):
     """Estimates the depth of every pixel, by DPT and models like it (Depth Anything).
 

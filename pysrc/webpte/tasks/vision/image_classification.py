@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.scores import best, function_of, labels_of
 from webpte.tasks.task import task
 from webpte.tasks.vision.pictures import PictureTask
 
 
-@task("image-classification")
+@task("image-classification", form=TaskForm(PICTURE, fixed={"top_k": 10}))
 class ImageClassification(PictureTask):
     """Classifies pictures.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from webpte.tasks.files import CONFIG, PREPROCESSOR
+from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.task import task
 from webpte.tasks.vision.pictures import PictureTask
 
 
-@task("image-feature-extraction")
+@task("image-feature-extraction", form=TaskForm(PICTURE))
 class ImageFeatureExtraction(PictureTask):
     """Turns pictures into vectors.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.scores import labels_of
 from webpte.tasks.task import task
 from webpte.tasks.vision.interpolate import strips
@@ -17,7 +18,7 @@ Array = np.ndarray
 _SUBTASK = "semantic"
 
 
-@task("image-segmentation")
+@task("image-segmentation", form=TaskForm(PICTURE))
 class ImageSegmentation(PictureTask):
     """Names every pixel of pictures, by SegFormer and models like it.
 

@@ -9,13 +9,21 @@ from webpte.errors import InputError
 from webpte.llm import Chat, GenerationOptions, Generator
 from webpte.llm.prompt import end_tokens
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.form import PICTURE, Field, TaskForm
 from webpte.tasks.language import MAX_NEW_TOKENS, LanguageTask, continues, is_chat, with_answer
 from webpte.tasks.task import task
 from webpte.tasks.vision.picture_prompts import PicturePrompts
 from webpte.tasks.vision.tiles import pictures_of
 
 
-@task("image-text-to-text")
+@task(
+    "image-text-to-text",
+    form=TaskForm(
+        PICTURE,
+        (Field("text", "question", "What is in the picture?", 2, named=True),),
+        fixed={"return_full_text": False},
+    ),
+)
 class ImageTextToText(LanguageTask):
     """Answers questions about pictures.
 

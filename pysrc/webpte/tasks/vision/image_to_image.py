@@ -9,6 +9,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.task import task
 from webpte.tasks.vision.pictures import PictureTask, picture_of
 
@@ -25,7 +26,7 @@ class _TileSpan(NamedTuple):
     end: int
 
 
-@task("image-to-image")
+@task("image-to-image", form=TaskForm(PICTURE))
 class ImageToImage(PictureTask):
     """Makes pictures larger, by Swin2SR.
 

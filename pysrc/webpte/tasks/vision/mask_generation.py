@@ -14,6 +14,7 @@ from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
 from webpte.program import Program
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
+from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.task import HeldResult, task
 from webpte.tasks.vision.interpolate import interpolate
 from webpte.tasks.vision.pictures import PictureTask, picture_of
@@ -44,7 +45,7 @@ class EncodedPicture(HeldResult):
             self.embedding.destroy()
 
 
-@task("mask-generation")
+@task("mask-generation", form=TaskForm(PICTURE, points=True))
 class MaskGeneration(PictureTask):
     """Finds the mask of a thing at a point, by SAM.
 

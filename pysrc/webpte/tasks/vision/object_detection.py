@@ -8,6 +8,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.tasks.files import ModelFiles
+from webpte.tasks.form import PICTURE, Slider, TaskForm
 from webpte.tasks.scores import labels_of, sigmoid, softmax
 from webpte.tasks.task import task
 from webpte.tasks.vision.boxes import box_of, check_threshold, corners
@@ -18,7 +19,10 @@ _ONE_LABEL = ("Detr", "Yolos")  # the last label is "nothing"
 _MOST = {"ConditionalDetr": 100, "DeformableDetr": 100}  # results; others: as many as queries
 
 
-@task("object-detection")
+@task(
+    "object-detection",
+    form=TaskForm(PICTURE, sliders=(Slider("threshold", "score above", 0.5),)),
+)
 class ObjectDetection(PictureTask):
     """Finds things in pictures, by DETR and models like it (YOLOS, RT-DETR).
 

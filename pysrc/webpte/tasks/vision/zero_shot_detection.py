@@ -8,6 +8,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.form import LABELS, PICTURE, Slider, TaskForm
 from webpte.tasks.scores import check_top, sigmoid
 from webpte.tasks.task import task
 from webpte.tasks.vision.boxes import box_of, check_threshold, corners
@@ -18,7 +19,10 @@ from webpte.tasks.zero_shot_classification import candidates
 Array = np.ndarray
 
 
-@task("zero-shot-object-detection")
+@task(
+    "zero-shot-object-detection",
+    form=TaskForm(PICTURE, (LABELS,), (Slider("threshold", "score above", 0.1),)),
+)
 class ZeroShotObjectDetection(PictureTask):
     """Finds things by their names, by OWL-ViT.
 

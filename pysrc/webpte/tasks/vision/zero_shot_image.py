@@ -9,6 +9,7 @@ import numpy as np
 from webpte.engine.call.info import ScalarInfo
 from webpte.errors import InputError
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.form import LABELS, PICTURE, TaskForm
 from webpte.tasks.scores import best, sigmoid, softmax
 from webpte.tasks.task import task
 from webpte.tasks.vision.pictures import PictureTask
@@ -18,7 +19,7 @@ from webpte.tasks.zero_shot_classification import candidates, filled_in
 _TEMPLATE = "This is a photo of {}."
 
 
-@task("zero-shot-image-classification")
+@task("zero-shot-image-classification", form=TaskForm(PICTURE, (LABELS,)))
 class ZeroShotImageClassification(PictureTask):
     """Scores how well labels fit a picture, by CLIP or SigLIP.
 

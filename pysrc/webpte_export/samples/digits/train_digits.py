@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from webpte_export.samples.base.trained import keep
 from webpte_export.samples.digits.drawing import Pen, enlarged, varied
-from webpte_export.samples.trained import keep
 
 HELD_OUT = 360
 BATCH = 128

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pixel_shuffle, pixel_unshuffle, unfold
 
-from webpte_export.samples.prepare import HELD_OUT
-from webpte_export.samples.trained import keep
+from webpte_export.samples.base.prepare import HELD_OUT
+from webpte_export.samples.base.trained import keep
 
 WIDTH, PATCH = 16, 64
 BORDER = 4  # pixels that PSNR leaves out: bicubic, too, is worse there

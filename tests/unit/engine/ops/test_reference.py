@@ -83,9 +83,9 @@ def ops_of_rows() -> set[str]:
     return called | {row.case.op for row in rows if hasattr(row.case, "op")}
 
 
-@pytest.mark.parametrize("family", families())
-def test_every_op_of_a_family_has_rows(family: str) -> None:
-    assert family_ops(family) - ops_of_rows() - WITHOUT_ROWS == set()
+def test_every_op_of_a_family_has_rows() -> None:
+    missing = {family: family_ops(family) - ops_of_rows() - WITHOUT_ROWS for family in families()}
+    assert {family: ops for family, ops in missing.items() if ops} == {}
 
 
 def test_a_wrong_result_is_told() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.harness.every import check_every
 from webpte.engine.ops.elementwise import binary, unary
 from webpte.engine.ops.move import view
 from webpte.engine.plan.shaders import Shader, ShaderLibrary, kernel_files, shader_folder
@@ -194,7 +195,10 @@ var<workgroup> other: array<f32, ROWS>;
     assert sized_by_overrides(code) == {"plain", "held"}
 
 
-@pytest.mark.parametrize("file", kernel_files(shader_folder()).values())
-def test_no_workgroup_memory_is_sized_by_an_override(file: str) -> None:
+def test_no_workgroup_memory_is_sized_by_an_override() -> None:
     """Not every browser takes that: docs/inside/extending.md says what happens there."""
-    assert sized_by_overrides(ShaderLibrary()._read(file, half=True)) == set()
+
+    def check(file: str) -> None:
+        assert sized_by_overrides(ShaderLibrary()._read(file, half=True)) == set()
+
+    check_every(kernel_files(shader_folder()).values(), check)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from support.cases.portable import (
     kernel_elementwise_cases,
@@ -17,6 +16,7 @@ from support.cases.portable import (
     kernel_tensor_cases,
 )
 from support.cases.portable.kernel_cases import KernelCase
+from support.harness.every import check_every
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.portable import OutSpec, fit_output, kernel_names, lookup_kernel
 from webpte.engine.portable.eager import run_op
@@ -53,8 +53,11 @@ def test_every_case_has_an_expectation() -> None:
     assert [str(case) for case in CASES] == list(EXPECTED)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_as_pytorch(case: KernelCase) -> None:
+def test_as_pytorch() -> None:
+    check_every(CASES, check_kernel)
+
+
+def check_kernel(case: KernelCase) -> None:
     kernel, expected = lookup_kernel(case.kernel), EXPECTED[str(case)]
     assert kernel is not None
     assert len(case.args) == kernel.arguments
@@ -99,8 +102,11 @@ OF_FLOATS = [
 ]
 
 
-@pytest.mark.parametrize("case", OF_FLOATS, ids=str)
-def test_the_op_of_a_kernel_means_the_same_for_floats(case: KernelCase) -> None:
+def test_the_op_of_a_kernel_means_the_same_for_floats() -> None:
+    check_every(OF_FLOATS, check_op)
+
+
+def check_op(case: KernelCase) -> None:
     kernel, expected = lookup_kernel(case.kernel), EXPECTED[str(case)]
     assert kernel is not None
     assert kernel.op is not None

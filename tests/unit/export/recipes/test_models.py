@@ -15,7 +15,7 @@ import pytest
 
 from support.harness import limits
 from support.page.fake_models import NAME, FakeKitchen, fake_recipes, wheel_bytes
-from webpte_export.catalog import all_recipes
+from webpte_export.all_recipes import all_recipes
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import PYSRC
 from webpte_host.models import stages as models_stages

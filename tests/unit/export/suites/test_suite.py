@@ -204,11 +204,11 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubProgram]:
     program = StubProgram()
 
     async def load(
-        _source: object, *, device: str, progress: Any, options: Any, training: bool
+        _source: object, *, device: str, progress: Any, options: Any, optional: Any
     ) -> StubProgram:
         assert device == "numpy"
         assert options is None
-        assert training
+        assert "learn" in optional
         if progress is not None:
             progress("read", 1, 1)
         return program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from page.parts.output_view import comparison_view
+from page.sections.outputs.view import comparison_view
 from support.page.markup import check
 from webpte.inspection.report.difference import EXACT, Difference, Tolerance, difference
 from webpte_export.suites.suite import compare as verify

@@ -22,7 +22,7 @@ from webpte import program as runtime_program
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.ops.core.target import Tunable
 from webpte.errors import ClosedError, DeviceError, InputError
-from webpte.inspection.tune import tune_programs as runtime_tune
+from webpte.inspection import tune_programs as runtime_tune
 from webpte.inspection.tune.tuning import tunables_of
 from webpte.program import Program, can_tune_now
 

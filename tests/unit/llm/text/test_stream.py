@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from support.graphs.graphs import wait
+from support.harness.every import check_every
 from support.harness.texts import BYTES, KINDS, PIECES, TEXTS, WORDS, tokenizer_path
 from webpte.llm.text import Tokenizer, load_tokenizer
 
@@ -33,17 +34,19 @@ def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
     return [stream.feed(token) for token in tokens] + [stream.flush()]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=ascii)
-def test_pieces_are_the_text(tokenizer: Tokenizer, text: str) -> None:
-    for tokens in (tokenizer.encode(text), tokenizer.encode(text, special=False)):
-        assert "".join(pieces(tokenizer, tokens)) == tokenizer.decode(tokens)
+def test_pieces_are_the_text(tokenizer: Tokenizer) -> None:
+    def check(text: str) -> None:
+        for tokens in (tokenizer.encode(text), tokenizer.encode(text, special=False)):
+            assert "".join(pieces(tokenizer, tokens)) == tokenizer.decode(tokens)
+
+    check_every(TEXTS, check, ascii)
 
 
-@pytest.mark.parametrize(
-    "text", [t for t in TEXTS if "\ufffd" not in t and "\ud83d" not in t], ids=ascii
-)
-def test_no_piece_has_a_part_of_a_character(of_bytes: Tokenizer, text: str) -> None:
-    assert not any("\ufffd" in piece for piece in pieces(of_bytes, of_bytes.encode(text)))
+def test_no_piece_has_a_part_of_a_character(of_bytes: Tokenizer) -> None:
+    def check(text: str) -> None:
+        assert not any("\ufffd" in piece for piece in pieces(of_bytes, of_bytes.encode(text)))
+
+    check_every([t for t in TEXTS if "\ufffd" not in t and "\ud83d" not in t], check, ascii)
 
 
 def test_a_character_comes_with_its_last_byte(of_bytes: Tokenizer, of_pieces: Tokenizer) -> None:
@@ -97,11 +100,14 @@ def test_text_before_a_part_of_a_character_does_not_wait(of_bytes: Tokenizer) ->
     assert not stream.is_whole
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_any_tokens_of_bytes_are_their_text(of_bytes: Tokenizer, seed: int) -> None:
+def test_any_tokens_of_bytes_are_their_text(of_bytes: Tokenizer) -> None:
     """Tokens that are not text: bytes in any order, with special tokens among them."""
-    tokens = np.random.default_rng(seed).integers(0, 514, 60).tolist()
-    assert "".join(pieces(of_bytes, tokens)) == of_bytes.decode(tokens)
+
+    def check(seed: int) -> None:
+        tokens = np.random.default_rng(seed).integers(0, 514, 60).tolist()
+        assert "".join(pieces(of_bytes, tokens)) == of_bytes.decode(tokens)
+
+    check_every(range(40), check)
 
 
 def test_the_texts_are_what_they_are_there_for() -> None:

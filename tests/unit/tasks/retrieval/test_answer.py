@@ -25,7 +25,7 @@ PASSAGE = Passage("The fox is quick.", 0.5, "a.pdf", 3, "", 10, 27)
 
 async def open_stories(root: Path, **options: Any) -> Chat:
     folder = root / "web" / "samples"
-    program = await webpte.load(folder / "stories.pte", device="numpy", **options)
+    program = await webpte.llm.load(folder / "stories.pte", device="numpy", **options)
     config = folder / "stories.tokenizer_config.json"
     tokenizer = await webpte.text.load_tokenizer(folder / "stories.tokenizer.json", config=config)
     return Chat(program, tokenizer)

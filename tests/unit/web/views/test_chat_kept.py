@@ -11,7 +11,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.session.engine import PageEngine
+from page.core.engine import PageEngine
 from page.views.chat import panel as chat_view
 from support.page.chat_page import (
     CONFIG,

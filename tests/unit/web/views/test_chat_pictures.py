@@ -14,8 +14,8 @@ import pytest
 
 import webpte
 from page.app import App
-from page.npy import write_npy
-from page.session.engine import PageEngine
+from page.core.engine import PageEngine
+from page.shared.npy import write_npy
 from page.views.chat import panel as chat_view
 from page.views.chat import pictures as chat_pictures
 from support.harness import extent

@@ -13,7 +13,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.npy import NpyError, write_npy
+from page.shared.npy import NpyError, write_npy
 from page.views.compare.calls import PAGE
 from page.views.compare.diff_map import plane_of, pooled
 from page.views.compare.expected import assign

@@ -11,7 +11,7 @@ import pytest
 
 from page.app import App
 from page.browser import Source
-from page.persistence.codec import load_codec
+from page.shared.persistence.codec import load_codec
 from support.harness.task_cases import models_folder
 from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, drop
 from support.page.gallery_models import Encoder
@@ -138,7 +138,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_added() -> None:
 
 def test_adding_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every step is drawn, however quick they are.
-    monkeypatch.setattr("page.session.throttle.Throttle.ready", lambda *_, **__: True)
+    monkeypatch.setattr("page.core.throttle.Throttle.ready", lambda *_, **__: True)
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from page.app import App
-from page.npy import write_npy
-from page.outputs.pictures import seen
+from page.shared.npy import write_npy
+from page.shared.outputs.pictures import seen
 from support.page.fake_page import FakeBrowser, File, drive
 from support.write.pte_writer import GraphWriter, write_pte
 

@@ -14,8 +14,8 @@ import pytest
 
 import webpte
 from page.app import App
-from page.html.units import us_text
-from page.inputs.inputs import TensorInput
+from page.shared.html.units import us_text
+from page.shared.inputs.inputs import TensorInput
 from page.views.profile.chart import Bar, thinned
 from page.views.profile.shorter import TOKENS
 from page.views.profile.timeline import amount_text, kernel_colours, rows_view

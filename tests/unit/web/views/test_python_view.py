@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from page.app import App
-from page.inputs.inputs import TensorInput
-from page.npy import write_npy
+from page.shared.inputs.inputs import TensorInput
+from page.shared.npy import write_npy
 from page.views.python.code import _value
 from support.page.chat_page import CONFIG, TOKENIZER, open_chat
 from support.page.fake_page import GPU, Engine, FakeBrowser, File, drive, open_sample, run

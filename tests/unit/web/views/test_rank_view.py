@@ -12,7 +12,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.persistence.codec import IdTokenizer, id_codec
+from page.shared.persistence.codec import IdTokenizer, id_codec
 from support.harness.virtual_time import run_virtually
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, open_sample
 from support.write.pte_writer import GraphWriter, write_pte

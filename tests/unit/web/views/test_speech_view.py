@@ -16,7 +16,7 @@ import pytest
 import webpte
 from page.app import App
 from page.browser import Source
-from page.session.engine import PageEngine
+from page.core.engine import PageEngine
 from page.views.speech.model import hears, speaks
 from support.harness.sounds import voices_folder
 from support.harness.virtual_time import run_virtually

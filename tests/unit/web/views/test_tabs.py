@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import page.views
-import webpte
 from page.app import App
 from page.browser import Message
-from page.npy import write_npy
-from page.session.engine import PageEngine
-from page.session.state import AppState, Change
+from page.core.engine import PageEngine
+from page.core.state import AppState, Change
+from page.shared.npy import write_npy
 from page.views import find_views
 from page.views.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
 from support.harness.virtual_time import run_virtually
@@ -55,10 +54,10 @@ class Counting(Panel):
         self.show(f"hello {message['whom']}")
 
 
-def started(*views: View, adapter: Any = "missing", engine: Any = webpte) -> Any:
+def started(*views: View, adapter: Any = "missing", engine: Any = None) -> Any:
     async def start() -> tuple[App, FakeBrowser]:
         browser = FakeBrowser(adapter)
-        app = App(browser, engine, [HOME, *views])
+        app = App(browser, engine or PageEngine(), [HOME, *views])
         await app.receive({"act": "hello"})
         return app, browser
 

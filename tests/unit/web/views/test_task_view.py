@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 import struct
 import zlib
 from html import unescape
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import webpte
 from page.app import App
-from page.npy import write_npy
-from page.views.task.forms import ELSEWHERE, FORMS
+from page.shared.npy import write_npy
+from page.views.task.asked import AskedTask
 from page.views.task.results import WAYS, way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json, png_of
@@ -25,6 +26,7 @@ from support.harness.task_cases import models_folder
 from support.music.music_cases import SOUNDS
 from support.page.fake_page import FakeBrowser, File, drive
 from support.page.task_page import name_task
+from webpte.tasks.form import TEXT
 
 RANDOM = np.random.default_rng(5)
 PIXELS = RANDOM.integers(0, 256, (23, 31, 3), np.uint8)
@@ -61,13 +63,37 @@ def plain(html: str) -> str:
     return unescape(re.sub("<[^>]*>", "", html))
 
 
-def test_every_task_has_a_form() -> None:
-    assert sorted([*FORMS, *ELSEWHERE]) == webpte.tasks.names()
+def test_every_task_has_a_form_or_a_view_of_its_own() -> None:
+    made = [webpte.tasks.find(name) for name in webpte.tasks.names()]
+    others = [one for one in made if one.form is None]
+    assert 2 < len(others) < len(made) / 2
+    for task in others:
+        assert task.name in import_module(f"page.views.{task.view}.panel").VIEW.tasks
 
 
-def test_other_views_are_there() -> None:
-    for task, view in ELSEWHERE.items():
-        assert task in import_module(f"page.views.{view}.panel").VIEW.tasks
+@pytest.mark.parametrize("name", webpte.tasks.names())
+def test_the_example_of_a_form_is_a_call_of_its_task(name: str) -> None:
+    task = webpte.tasks.find(name)
+    if task.form is None:
+        assert task.view != "task"
+        return
+    asked = AskedTask(name, task.form)
+    asked.picture = asked.sound = cast("Any", "given")
+    asked.points = [(0.5, 0.5)]
+    assert not asked.missing()
+    texts = [(one.named, one.name, one.value(one.start)) for one in task.form.fields]
+    places = [] if task.form.kind == TEXT else ["given"]
+    places += [value for named, _, value in texts if not named]
+    names = {key: value for named, key, value in texts if named}
+    names |= {one.name: one.start for one in task.form.sliders}
+    names |= task.form.fixed
+    names |= {"points": []} if task.form.points else {}
+    call = inspect.signature(task.__call__)
+    assert call.bind(None, *places, **names).arguments
+    known = set(call.parameters) - {"options", "given"}
+    assert known >= names.keys() or "options" in call.parameters
+    for slider in task.form.sliders:
+        assert slider.low <= slider.start <= slider.high
 
 
 def test_a_program_of_another_views_task_opens_there() -> None:

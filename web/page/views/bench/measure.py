@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from page.session.session import Session
-from page.session.state import AppState
+from page.core.session import Session
+from page.core.state import AppState
 from page.views.bench.result import BenchRow
 from webpte.errors import InputError
 from webpte.inspection.example import read_example

@@ -9,11 +9,11 @@ from typing import Any
 
 import webpte
 from page.browser import Message
-from page.html.markup import Html, h
-from page.html.tables import table
-from page.session.palette import Command
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.palette import Command
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.html.markup import Html, h
+from page.shared.html.tables import table
 from page.views.bench.measure import SAMPLES, measure_sample, measure_session
 from page.views.bench.result import (
     FRAGMENT,

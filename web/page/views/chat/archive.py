@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from page.browser import Browser
-from page.store import Store, encode
+from page.core.store import Store, encode
 from page.views.chat.pictures import picture_json
 from page.views.chat.talk import Talk
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from page.html.fields import choice
-from page.html.markup import Html, h
-from page.html.units import bytes_text
-from page.session.session import Session
+from page.core.session import Session
+from page.shared.html.markup import Html, choice, h
+from page.shared.html.units import bytes_text
 from webpte.llm.cache.pack_cache import kv_cache_bytes
 
 AS_IN_FILE = ""
@@ -28,7 +27,7 @@ class CacheChoice:
     def view(self, session: Session) -> Html | None:
         """Return the choice; None for a program whose cache is always as in its file."""
         source = session.source
-        file = source.address or source.name
+        file = source.key
         if source.kv_cache is None and file != self._file:
             self._file, self._sizes = file, kv_cache_bytes(session.program)
         sizes = self._sizes if file == self._file else {}

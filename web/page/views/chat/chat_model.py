@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from page.browser import Browser, Source
-from page.persistence import codec as codecs
-from page.persistence.codec import Codec
-from page.persistence.manifests import MANIFEST
-from page.session.session import Session
+from page.core.session import Session
+from page.shared.persistence import codec as codecs
+from page.shared.persistence.codec import Codec
+from page.shared.persistence.manifests import MANIFEST
 from page.views.chat.sight import FILES, MakeReader, Sight, find_sight
 from page.views.chat.talk import Talk
 from webpte import Program
@@ -34,7 +34,7 @@ class ChatModel:
 
     def turn_to(self, source: Source) -> bool:
         """Begin with another program; return False if it is the same one, opened again."""
-        file = source.address or source.name
+        file = source.key
         if file == self.file:
             if source.beside:  # they may have been missing before
                 self._sight = None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from page.html.fields import choice, labelled, marked, problem_note
-from page.html.markup import Html, h, render
-from page.html.units import plural
-from page.persistence.codec import CHAT, IDS, TEXT, Codec
-from page.session.state import AppState
+from page.core.state import AppState
+from page.shared.html.markup import Html, choice, h, labelled, marked, problem_note, render
+from page.shared.html.units import plural
+from page.shared.persistence.codec import CHAT, IDS, TEXT, Codec
 from page.views.chat.model_picker import model_picker
 from page.views.chat.settings import GUESSES, LOOKUP, SETTINGS, ChatSettings, Setting
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from page.browser import Source
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.session import Session
+from page.core.state import AppState, Change
 from page.views.chat import saved_chats
 from page.views.chat.archive import Archive
 from page.views.chat.chat_model import ChatModel
@@ -30,14 +30,14 @@ class Conversations:
         self._kept: KeptPictures | None = None  # of the saved one; None: not read yet
         self._outdated = False  # the conversation is with a closed program
         self._said = False  # whether something was said on this visit
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.ADDRESS)
 
     def _follow(self, change: Change) -> None:
         """Move the conversations to the address that a kept copy gives their program."""
         session = self._state.session
-        if change is not Change.ADDRESS or session is None or not self.model.file:
+        if session is None or not self.model.file:
             return
-        before, after = self.model.file, session.source.address or session.source.name
+        before, after = self.model.file, session.source.key
         if before == after:
             return
         self.model.file, store = after, self._state.store

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from page.html.markdown import code_blocks, has_markup, markdown
-from page.html.markup import Html, h, render
-from page.html.units import count_text, ms_text, plural
-from page.outputs.figures import tile
-from page.persistence.codec import word_after
+from page.shared.html.markdown import code_blocks, has_markup, markdown
+from page.shared.html.markup import Html, h, render
+from page.shared.html.units import count_text, ms_text, plural
+from page.shared.outputs.figures import tile
+from page.shared.persistence.codec import word_after
 from page.views.chat.controls import Act
 from page.views.chat.picture_markup import ENLARGED, pictures_view, removable_view
 from page.views.chat.pictures import Edit

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from page.cards.cards import Card
-from page.html.fields import choice
-from page.html.markup import Html
-from page.html.units import bytes_text
-from page.session.state import AppState
+from page.core.state import AppState
+from page.shared.cards.cards import Card
+from page.shared.html.markup import Html, choice
+from page.shared.html.units import bytes_text
 
 _VIEW = "chat"
 

@@ -8,15 +8,15 @@ from html import escape
 from typing import Any
 
 from page.browser import Message
-from page.html.markup import render
-from page.inputs.match_inputs import is_picture_file
-from page.parts.tokenizer_note import reading_note
-from page.persistence import codec as codecs
-from page.persistence.library_files import keep_file
-from page.session.palette import Command
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.typed_address import typed_address
+from page.core.palette import Command
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.typed_address import typed_address
+from page.shared.html.markup import render
+from page.shared.html.tokenizer_note import reading_note
+from page.shared.inputs.match_inputs import is_picture_file
+from page.shared.persistence import codec as codecs
+from page.shared.persistence.library_files import keep_file
 from page.views.chat import controls, markup, picture_markup
 from page.views.chat.archive import offer_file
 from page.views.chat.conversations import Conversations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from page.html.markup import Html, h, render
+from page.shared.html.markup import Html, h, render
 from page.views.chat.controls import Act
 from page.views.chat.pictures import Attachments, ChatPicture
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from page.browser import Browser
-from page.inputs.photos import Photo, whole_of
-from page.npy import Array
-from page.outputs.pictures import data_url
+from page.shared.inputs.photos import Photo, whole_of
+from page.shared.npy import Array
+from page.shared.outputs.pictures import data_url
 from webpte.errors import InputError
 
 LARGEST = 2048  # pixels a side that a model is given

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from page.store import encode
+from page.core.store import encode
 from page.views.chat.pictures import KeptPictures, picture_json
 from page.views.chat.talk import Answer, Talk
 from webpte.llm import Candidate, ReplyStats, TokenLogprob

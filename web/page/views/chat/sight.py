@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from page.browser import Browser
-from page.persistence.codec import CHAT, Codec
-from page.session.session import Session
-from page.session.task_files import read_beside
+from page.core.session import Session
+from page.core.task_files import read_beside
+from page.shared.persistence.codec import CHAT, Codec
 from webpte import Program
 from webpte.engine.files.json_reader import Table, parse_table
 from webpte.errors import InputError, WebpteError

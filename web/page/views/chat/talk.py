@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from page.persistence.codec import Codec
+from page.shared.persistence.codec import Codec
 from page.views.chat.pictures import ChatPicture
 from page.views.chat.settings import ChatSettings
 from page.views.chat.sight import MakeReader

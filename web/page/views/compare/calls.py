@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from page.html.markup import Html, h
-from page.html.tables import scrolled
-from page.html.units import count_text, number_text, plural
+from page.shared.html.markup import Html, h
+from page.shared.html.tables import scrolled
+from page.shared.html.units import count_text, number_text, plural
 from webpte.inspection.report import CallComparison, Comparison, Difference
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from page.html.markup import Html, h
-from page.html.units import number_text
-from page.npy import Array
-from page.outputs.pictures import MAX_SIDE, picture
+from page.shared.html.markup import Html, h
+from page.shared.html.units import number_text
+from page.shared.npy import Array
+from page.shared.outputs.pictures import MAX_SIDE, picture
 
 _SCALE = 64  # steps of the bar that explains the colours
 _MARK = 0.04  # of the longer side: how large the ring around the worst element is

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from page.html.markup import Html
-from page.html.units import plural
-from page.outputs.figures import line_figure
+from page.shared.html.markup import Html
+from page.shared.html.units import plural
+from page.shared.outputs.figures import line_figure
 from webpte.inspection.report import Comparison
 
 _WIDTH, _HEIGHT = 480, 90

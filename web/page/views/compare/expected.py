@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from page.inputs.match_inputs import Arrival, is_array_file, read_arrivals
-from page.npy import Array, NpyError
+from page.shared.inputs.match_inputs import Arrival, is_array_file, read_arrivals
+from page.shared.npy import Array, NpyError
 
 _PREFIX = "expected"
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from page.html.fields import labelled
-from page.html.markup import Html, h
-from page.html.tables import scrolled
-from page.html.units import count_text, number_text, plural, shape_text
-from page.npy import Array
+from page.shared.html.markup import Html, h, labelled
+from page.shared.html.tables import scrolled
+from page.shared.html.units import count_text, number_text, plural, shape_text
+from page.shared.npy import Array
 from page.views.compare.calls import Act, is_off
 from page.views.compare.diff_map import diff_map, gaps_of
 from page.views.compare.drift_chart import drift_chart

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from page.browser import Message
-from page.html.markup import render
-from page.parts.status_view import causes
-from page.session.session import DEVICE_NAMES, Held, Session
-from page.session.state import AppState, Change
-from page.session.throttle import Throttle
+from page.core.session import DEVICE_NAMES, Held, Session
+from page.core.state import AppState, Change
+from page.core.throttle import Throttle
+from page.shared.html.errors import causes
+from page.shared.html.markup import render
 from page.views.compare import markup
 from page.views.compare.calls import PAGE, Listing, calls_card
 from page.views.compare.expected import Expected, assign, is_expected_file
@@ -52,7 +52,7 @@ class ComparePanel(Panel):
         session = self.state.session
         if session is None:
             return  # the program may be opened again
-        file = session.source.address or session.source.name
+        file = session.source.key
         if file != self._file:
             self._file = file
             self._expected.clear()

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from page.browser import Progress
-from page.cards.cards import Card
-from page.persistence.codec import Codec, find_codec
-from page.persistence.library_files import keep_file
-from page.persistence.manifests import fetch_manifest
-from page.session.state import AppState
+from page.core.state import AppState
+from page.shared.cards.cards import Card
+from page.shared.persistence.codec import Codec, find_codec
+from page.shared.persistence.library_files import keep_file
+from page.shared.persistence.manifests import fetch_manifest
 from webpte import Program
 from webpte.engine.open.manifest_files import is_manifest
 from webpte.engine.open.open_source import let_go

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from page.browser import Browser
-from page.persistence.codec import Codec
-from page.session.session import Session
+from page.core.session import Session
+from page.shared.persistence.codec import Codec
 from webpte.engine.open.library import LOCAL
 from webpte.errors import WebpteError
 from webpte.program import fingerprint_of

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from page.cards.cards import Card
-from page.html.fields import choice
-from page.html.markup import Html, h, render
-from page.html.units import bytes_text, count_text, plural
-from page.outputs.figures import bar
+from page.shared.cards.cards import Card
+from page.shared.html.markup import Html, choice, h, render
+from page.shared.html.units import bytes_text, count_text, plural
+from page.shared.outputs.figures import bar
 from page.views.documents.answering import Answered
 from webpte.tasks.retrieval import Document, Index, Passage
 from webpte.tasks.retrieval.answer import place_of

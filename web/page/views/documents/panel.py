@@ -8,14 +8,14 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message
-from page.cards.cards import Card
-from page.html.markup import Html, h, render
-from page.html.units import ms_text, plural
-from page.parts.tokenizer_note import reading_note, tokenizer_note
-from page.persistence.codec import Codec, files_by_kind, find_codec, load_codec
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.throttle import Throttle
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.throttle import Throttle
+from page.shared.cards.cards import Card
+from page.shared.html.markup import Html, h, render
+from page.shared.html.tokenizer_note import reading_note, tokenizer_note
+from page.shared.html.units import ms_text, plural
+from page.shared.persistence.codec import Codec, files_by_kind, find_codec, load_codec
 from page.views.documents import markup
 from page.views.documents.answering import (
     Answered,

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from page.browser import Message
-from page.cards.fills import CHOSEN, FILLS
-from page.html.markup import Html, h
-from page.html.units import plural
-from page.inputs.inputs import TensorInput
-from page.npy import Array
-from page.outputs.pictures import seen
-from page.session.session import Held, Session
-from page.session.state import AppState, Change
-from page.views.view import Need, Panel, View
+from page.core.session import Held, Session
+from page.core.state import AppState, Change
+from page.shared.cards.fills import CHOSEN, FILLS
+from page.shared.html.markup import Html, h
+from page.shared.html.units import plural
+from page.shared.inputs.inputs import TensorInput
+from page.shared.npy import Array
+from page.shared.outputs.pictures import seen
+from page.views.view import Panel, View, ability
 from webpte.tasks.vision.vision import LEAST_SCORE, Face, Line, faces, line_of
 
 _FINDING = "looking at the picture"
@@ -147,16 +147,15 @@ FINDERS = (
 )
 
 
-def _finder(state: AppState) -> Finder | None:
-    session = state.session
-    card = session.source.card if session is not None else None
-    if session is None or card is None or not session.source.address:
+def _finder(session: Session) -> Finder | None:
+    card = session.source.card
+    if card is None or not session.source.address:
         return None
     names = tuple(value.name for value in card.outputs)
     return next((one for one in FINDERS if one.outputs == names), None)
 
 
-FINDS = Need("Open a model that finds faces or text.", lambda s: _finder(s) is not None, hides=True)
+FINDS = ability("Open a model that finds faces or text.", lambda s: _finder(s) is not None)
 
 
 class FindPanel(Panel):
@@ -174,7 +173,8 @@ class FindPanel(Panel):
         self.draw()
 
     async def on_look(self, message: Message) -> None:
-        session, finder = self.state.idle_session(), _finder(self.state)
+        session = self.state.idle_session()
+        finder = _finder(session) if session is not None else None
         if session is None or finder is None:
             return
         state = session.inputs[0]
@@ -202,7 +202,8 @@ class FindPanel(Panel):
         self.state.tell(f"Analyzed {name}")
 
     def draw(self) -> None:
-        session, finder = self.state.session, _finder(self.state)
+        session = self.state.session
+        finder = _finder(session) if session is not None else None
         if session is None or finder is None:
             return
         chosen = h(

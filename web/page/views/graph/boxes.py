@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from page.html.markup import Html, h
-from page.html.units import count_text, plural
+from page.shared.html.markup import Html, h
+from page.shared.html.units import count_text, plural
 from page.views.graph.choices import Act, Choices
 from page.views.graph.drawn import fold_title, gives_text, type_text
 from page.views.graph.names import Names, short

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from page.html.markup import Html, h
-from page.html.units import count_text, plural
+from page.shared.html.markup import Html, h
+from page.shared.html.units import count_text, plural
 from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Act, Choices
 from page.views.graph.names import short
 from page.views.graph.outline import OutlineCall

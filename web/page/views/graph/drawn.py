@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from page.html.units import plural, shape_text
+from page.shared.html.units import plural, shape_text
 from page.views.graph.names import Names, short
 from page.views.graph.outline import Box, Fold, OutlineCall
 from page.views.graph.tints import Tints

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from page.html.markup import Html, h, render
-from page.html.tables import scrolled
-from page.html.units import bytes_text, number_text, plural, shape_text, us_text
-from page.outputs.figures import histogram_figure
+from page.shared.html.markup import Html, h, render
+from page.shared.html.tables import scrolled
+from page.shared.html.units import bytes_text, number_text, plural, shape_text, us_text
+from page.shared.outputs.figures import histogram_figure
 from page.views.graph.boxes import call_link
 from page.views.graph.choices import PLACES, Act
 from page.views.graph.names import Names, short

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from page.browser import Message
-from page.html.markup import Html, h
-from page.session.palette import Command
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.palette import Command
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.html.markup import Html, h
 from page.views.graph.boxes import Column, node_id
 from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Choices
 from page.views.graph.controls import (
@@ -46,7 +46,7 @@ class GraphPanel(Panel):
         self._choices = Choices()
         self._counted: dict[str, Histogram | None] = {}  # None: being counted
         self._sent = ("", "")  # the drawing and its colours, as the script has them
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.VIEW)
 
     def forget(self) -> None:
         self._leave_full()
@@ -57,7 +57,7 @@ class GraphPanel(Panel):
         self._counted, self._sent = {}, ("", "")
 
     def _follow(self, change: Change) -> None:
-        if change is Change.VIEW and self.state.front != self.view.name:
+        if self.state.front != self.view.name:
             self._leave_full()
 
     def _leave_full(self) -> None:

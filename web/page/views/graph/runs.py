@@ -6,9 +6,9 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from page.parts.status_view import causes
-from page.session.session import Session
-from page.session.state import AppState
+from page.core.session import Session
+from page.core.state import AppState
+from page.shared.html.errors import causes
 from page.views.graph.seen import SeenRun
 from page.views.profile.shorter import traced_inputs
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from page.html.markup import Html, h
-from page.html.tables import scrolled
-from page.html.units import number_text, plural, shape_text
-from page.outputs.figures import grid_rows, histogram_figure, picture_figure
-from page.outputs.pictures import picture
-from page.outputs.tensors import grid, histogram
-from page.session.session import Held
+from page.core.session import Held
+from page.shared.html.markup import Html, h
+from page.shared.html.tables import scrolled
+from page.shared.html.units import number_text, plural, shape_text
+from page.shared.outputs.figures import grid_rows, histogram_figure, picture_figure
+from page.shared.outputs.pictures import picture
+from page.shared.outputs.tensors import grid, histogram
 from page.views.graph.choices import Act
 from page.views.graph.names import Names
 from webpte.inspection.report import KeptValues, MethodGraph, NamedArray, Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from page.session.session import Session
+from page.core.session import Session
 from page.views.graph.names import Names
 from webpte import TensorInfo
 from webpte.inspection.report import MethodGraph, Node, links

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from page.html.markup import Html, h
-from page.html.units import count_text, us_text
+from page.shared.html.markup import Html, h
+from page.shared.html.units import count_text, us_text
 from page.views.graph.choices import PLACES
 from webpte.inspection.report import MethodGraph, Node, Trace
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from page.html.markup import Html, h
-from page.html.units import plural
+from page.shared.html.markup import Html, h
+from page.shared.html.units import plural
 
 ROW, GAP = 22, 5  # pixels
 ARROWS = "Arrow keys go from bar to bar."

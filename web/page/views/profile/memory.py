@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from page.html.markup import Html, h
-from page.html.tables import table
-from page.html.units import bytes_text, plural, shape_text
-from page.outputs.figures import bar, caption, plot, tile
+from page.shared.html.markup import Html, h
+from page.shared.html.tables import table
+from page.shared.html.units import bytes_text, plural, shape_text
+from page.shared.outputs.figures import bar, caption, plot, tile
 from page.views.profile.chart import Bar, chart, thinned
 from webpte.inspection.report import Buffer, MemoryReport
 from webpte.inspection.report.memory import KINDS, Tenant

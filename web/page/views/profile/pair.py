@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from page.html.markup import Html, h
-from page.html.tables import table
-from page.html.units import count_text, plural, us_text
+from page.shared.html.markup import Html, h
+from page.shared.html.tables import table
+from page.shared.html.units import count_text, plural, us_text
 from page.views.profile.timeline import BY, KINDS, RUNS, shown_name
 from webpte.inspection.report import RowPair, TimelineRow, Trace
 

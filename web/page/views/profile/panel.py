@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from page.browser import Message
-from page.html.fields import choice
-from page.html.markup import Html, h
-from page.html.units import us_text
-from page.session.palette import Command
-from page.session.session import DEVICE_NAMES, Held, Session
-from page.session.state import AppState, Change
+from page.core.palette import Command
+from page.core.session import DEVICE_NAMES, Held, Session
+from page.core.state import AppState, Change
+from page.shared.html.markup import Html, choice, h
+from page.shared.html.units import us_text
 from page.views.profile.memory import memory_view
 from page.views.profile.pair import Kept, pair_view
 from page.views.profile.shorter import Shorter, traced_inputs

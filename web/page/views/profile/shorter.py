@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from page.inputs.inputs import Input, TensorInput
-from page.session.session import Session
-from page.session.state import AppState
+from page.core.session import Session
+from page.core.state import AppState
+from page.shared.inputs.inputs import Input, TensorInput
 from page.views.view import LANGUAGE_MODEL
 
 TOKENS = 32  # enough to see which kernels take their time

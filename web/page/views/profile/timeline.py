@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from page.html.fields import choice
-from page.html.markup import Html, h
-from page.html.tables import table
-from page.html.units import bytes_text, count_text, plural, us_text
+from page.shared.html.markup import Html, choice, h
+from page.shared.html.tables import table
+from page.shared.html.units import bytes_text, count_text, plural, us_text
 from page.views.profile.chart import Bar, call_act, chart, legend, thinned
 from webpte.inspection.report import Rates, TimelineRow, TimeSpan, Trace
 from webpte.inspection.report.timeline import GPU, HOST, WITHOUT_CLOCK

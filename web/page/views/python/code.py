@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from math import prod
 
-from page.cards.fills import integer_range, range_period
-from page.inputs.inputs import Input, ScalarInput, TensorInput
-from page.inputs.match_inputs import is_bytes_file
-from page.session.session import Session
+from page.core.abilities import is_language_model
+from page.core.session import Session
+from page.shared.cards.fills import integer_range, range_period
+from page.shared.inputs.inputs import Input, ScalarInput, TensorInput
+from page.shared.inputs.match_inputs import is_bytes_file
 from webpte.engine.open.library import LOCAL
-from webpte.errors import InputError
-from webpte.llm import Generator
 
 
 def as_python(session: Session) -> str:
@@ -19,7 +18,7 @@ def as_python(session: Session) -> str:
 
     A language model whose inputs nobody has set gets code for a conversation.
     """
-    if is_language_model(session) and not any(state.touched for state in session.inputs):
+    if session.can(is_language_model) and not any(state.touched for state in session.inputs):
         return _chat(session)
     where, options = _source(session)
     names = [f"x{state.index}" for state in session.inputs]
@@ -47,15 +46,6 @@ def _source(session: Session) -> tuple[str, str]:
     options = ', data=["…"]' if source.extra else ""
     options += f", kv_cache={source.kv_cache!r}" if source.kv_cache else ""
     return where, options + (', device="numpy"' if session.device == "numpy" else "")
-
-
-def is_language_model(session: Session) -> bool:
-    """Tell whether a program generates text."""
-    try:
-        Generator(session.program)
-    except InputError:
-        return False
-    return True
 
 
 def _chat(session: Session) -> str:

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from page.html.markup import Html, h
-from page.html.tables import scrolled
-from page.html.units import number_text, plural, shape_text
-from page.outputs.figures import grid_rows, line_figure, picture_figure
-from page.outputs.pictures import picture
-from page.outputs.tensors import grid
+from page.shared.html.markup import Html, h
+from page.shared.html.tables import scrolled
+from page.shared.html.units import number_text, plural, shape_text
+from page.shared.outputs.figures import grid_rows, line_figure, picture_figure
+from page.shared.outputs.pictures import picture
+from page.shared.outputs.tensors import grid
 
 _FILE = "<cell>"
 _MOST_TEXT = 20_000  # characters of printed text, and of a repr

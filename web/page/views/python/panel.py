@@ -8,10 +8,10 @@ import numpy as np
 
 import webpte
 from page.browser import Message
-from page.html.markup import Html, h, render
-from page.session.palette import Command
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.palette import Command
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.html.markup import Html, h, render
 from page.views.python.code import as_python
 from page.views.python.console import CellResult, Console
 from page.views.view import METHOD, PROGRAM, Panel, View

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from page.browser import Message
-from page.html.markup import Html, h, render
-from page.html.units import ms_text, plural
-from page.outputs.figures import bar
-from page.parts.tokenizer_note import reading_note, tokenizer_note
-from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.html.markup import Html, h, render
+from page.shared.html.tokenizer_note import reading_note, tokenizer_note
+from page.shared.html.units import ms_text, plural
+from page.shared.outputs.figures import bar
+from page.shared.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.views.view import SENTENCE_ENCODER, Panel, View
 from webpte.engine.files.json_reader import parse_json
 from webpte.errors import SourceError
@@ -51,7 +51,7 @@ class RankPanel(Panel):
     def _now(self) -> Asked:
         session = self.state.session
         assert session is not None  # as SENTENCE_ENCODER says
-        file = session.source.address or session.source.name
+        file = session.source.key
         return self._asked.setdefault(file, Asked())
 
     async def _search(self, session: Session, asked: Asked) -> None:

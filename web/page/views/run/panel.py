@@ -7,4 +7,4 @@ from __future__ import annotations
 
 from page.views.view import Panel, View
 
-VIEW = View("run", "Run", order=0, make=Panel)
+VIEW = View("run", "Run", order=0, make=Panel, follows=())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from page.html.fields import choice
-from page.html.markup import Html, h, render
+from page.shared.html.markup import Html, choice, h, render
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.task import Task
 
@@ -14,7 +13,7 @@ Act = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Line:
+class TimedLine:
     """Something said, from `start` to `end` seconds; its text may change until it is final."""
 
     text: str
@@ -24,7 +23,7 @@ class Line:
 
 
 def recognizer(
-    act: Act, lines: Sequence[Line], language: str, task: Task | None, problem: str
+    act: Act, lines: Sequence[TimedLine], language: str, task: Task | None, problem: str
 ) -> str:
     """Return what turns sounds into text."""
     ready = isinstance(task, SpeechRecognition)
@@ -78,7 +77,7 @@ def recognizer(
     return render(cards)
 
 
-def transcript(lines: Sequence[Line]) -> Html:
+def transcript(lines: Sequence[TimedLine]) -> Html:
     """Return what was said, with times."""
     if not lines:
         return h("p", "What is said is shown here, while it is said.", class_="note")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from page.browser import Browser
-from page.session.session import Session
-from page.session.task_files import bind_task
+from page.core.session import Session
+from page.core.task_files import bind_task
 from webpte import MethodInfo
 from webpte.engine.call.info import TensorInfo
 from webpte.tasks.sound.speech_recognition import SpeechRecognition

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from page.browser import Message
-from page.inputs.match_inputs import is_sound_file
-from page.inputs.sounds import LONGEST_SECONDS
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.views.speech.markup import Line, recognizer, transcript, voice
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.inputs.match_inputs import is_sound_file
+from page.shared.inputs.sounds import LONGEST_SECONDS
+from page.views.speech.markup import TimedLine, recognizer, transcript, voice
 from page.views.speech.model import hears, open_task, speaks
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
 from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.sound.text_to_speech import TextToSpeech
@@ -28,19 +28,18 @@ MICROPHONE = "speech"  # the name of the view's microphone, where inputs have a 
 _WANTED = 1600  # samples that are sent at once
 
 
-def _speech(state: AppState) -> bool:
-    session = state.session
-    return session is not None and (hears(session.methods) or speaks(session.methods))
+def _has_speech(session: Session) -> bool:
+    return hears(session.methods) or speaks(session.methods)
 
 
-SPEECH = Need("Open a model of speech.", _speech, hides=True)
+SPEECH = ability("Open a model of speech.", _has_speech)
 
 
 @dataclass(eq=False)
 class Speech:
     """A file's texts, heard and to be said."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TimedLine] = field(default_factory=list)
     task: Task | None = None
     searched: bool = False  # for the files next to the program
     problem: str = ""
@@ -60,7 +59,7 @@ class SpeechPanel(Panel):
     def _now(self) -> Speech:
         session = self.state.session
         assert session is not None  # as SPEECH says
-        return self._speech.setdefault(session.source.address or session.source.name, Speech())
+        return self._speech.setdefault(session.source.key, Speech())
 
     def forget(self) -> None:
         for one in self._speech.values():
@@ -132,7 +131,7 @@ class SpeechPanel(Panel):
                 async for one in heard:
                     del now.lines[known:]
                     start, end = one["timestamp"]
-                    now.lines.append(Line(one["text"], start, end, one["final"]))
+                    now.lines.append(TimedLine(one["text"], start, end, one["final"]))
                     known += one["final"]
                     self._show_lines(now)
         except asyncio.CancelledError:
@@ -169,7 +168,7 @@ class SpeechPanel(Panel):
             async with aclosing(task.stream(samples, language=now.language or None)) as chunks:
                 async for chunk in chunks:
                     start, end = chunk["timestamp"]
-                    now.lines.append(Line(chunk["text"], start, end, True))
+                    now.lines.append(TimedLine(chunk["text"], start, end, True))
                     self._show_lines(now)
                     done = min(end, length)
                     self.state.tell(f"Transcribing {name}: {done:.0f} of {length:.0f} s", "busy")

@@ -1,6 +1,5 @@
 """The view of tasks: what a model of `webpte.tasks` is given, and its result as people want it.
 
-forms.py     what each task takes: a row per task
 panel.py     the panel: inputs, answers, files to save
 asked.py     what is given and was found, of one program
 markup.py    the input's part of the panel

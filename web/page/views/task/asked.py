@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from page.views.task.forms import PICTURE, SOUND, TEXT, TaskForm
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from webpte.tasks import Task
+from webpte.tasks.form import PICTURE, SOUND, TEXT, TaskForm
 
 
 @dataclass(eq=False)
 class AskedTask:
-    """The inputs, options and the last answer of a task; `form` is its row of `FORMS`."""
+    """The inputs, options and the last answer of a task; `form` is the one that it declares."""
 
     name: str
     form: TaskForm

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from page.html.fields import labelled
-from page.html.markup import Html, h
-from page.html.units import ms_text, number_text
-from page.outputs.figures import plot
+from page.shared.html.markup import Html, h, labelled
+from page.shared.html.units import ms_text, number_text
+from page.shared.outputs.figures import plot
 from page.views.task.asked import AskedTask
-from page.views.task.forms import PICTURE, SOUND, Field, Slider
 from page.views.task.results import way_of
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.sounds import wave
+from webpte.tasks.form import PICTURE, SOUND, Field, Slider
 
 RESULT, GIVEN = "task-result", "task-given"
 DEVICE = "task"  # in place of an input's number: camera.js and sound.js find its place by it

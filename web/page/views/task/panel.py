@@ -9,22 +9,23 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message
-from page.html.markup import render
-from page.html.units import ms_text
-from page.inputs.match_inputs import is_picture_file, is_sound_file
-from page.inputs.photos import Photo, whole_of
-from page.inputs.sounds import LONGEST_SECONDS
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.task_files import bind_task
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.task_files import bind_task
+from page.shared.html.markup import render
+from page.shared.html.units import ms_text
+from page.shared.inputs.match_inputs import is_picture_file, is_sound_file
+from page.shared.inputs.photos import Photo, whole_of
+from page.shared.inputs.sounds import LONGEST_SECONDS
 from page.views.task.asked import AskedTask
-from page.views.task.forms import FORMS, PICTURE, SOUND
 from page.views.task.markup import DEVICE, RESULT, result_view, task_view, title_of
 from page.views.task.results import way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
+from webpte import tasks
 from webpte.errors import SourceError, WebpteError
+from webpte.tasks.form import PICTURE, SOUND, TaskForm
 
 LONG_SECONDS = 1.0  # an answer that has taken longer is cancelled for newer inputs
 LARGEST = 2048  # pixels a side of a picture
@@ -32,11 +33,17 @@ _RATE = 16_000  # of sounds, where a task says no other
 _DOING = "answering"
 
 
-def _has_task(state: AppState) -> bool:
-    return state.session is not None and state.session.source.task in FORMS
+def _form_of(session: Session) -> TaskForm | None:
+    """Return the form of the program's task, if it has a task that this view shows."""
+    name = session.source.task
+    return tasks.find(name).form if name in tasks.names() else None
 
 
-TASK = Need("Open a model with a task, by its manifest or its card.", _has_task, hides=True)
+def _has_task(session: Session) -> bool:
+    return _form_of(session) is not None
+
+
+TASK = ability("Open a model with a task, by its manifest or its card.", _has_task)
 
 
 class TaskPanel(Panel):
@@ -68,8 +75,9 @@ class TaskPanel(Panel):
         session = self.state.session
         assert session is not None  # as TASK says
         if self._asked is None:
-            name = session.source.task
-            self._asked = AskedTask(name, FORMS[name])
+            form = _form_of(session)
+            assert form is not None  # as TASK says
+            self._asked = AskedTask(session.source.task, form)
             self.start(self._bind(session, self._asked), "reading the model's files")
         return self._asked
 
@@ -110,7 +118,7 @@ class TaskPanel(Panel):
     # ---- what is given
 
     def accepts(self, name: str) -> bool:
-        if self.state.front != self.view.name or not _has_task(self.state):
+        if self.state.front != self.view.name or not TASK.met(self.state):
             return False
         kind = self._now.form.kind
         return (kind == PICTURE and is_picture_file(name)) or (
@@ -322,7 +330,7 @@ class TaskPanel(Panel):
 
     def draw(self) -> None:
         session = self.state.session
-        if session is None or not _has_task(self.state):
+        if session is None or not TASK.met(self.state):
             return
         asked = self._now
         self.show(task_view(asked, self.act, self._answering))

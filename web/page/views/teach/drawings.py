@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from page.npy import Array
+from page.shared.npy import Array
 
 _TURN, _SCALE, _MOVE = 0.22, 0.15, 1.5  # at most: radians, a part of the size, pixels
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from page.npy import Array
-from page.outputs.pictures import png_rgb
+from page.shared.npy import Array
+from page.shared.outputs.pictures import png_rgb
 from page.views.teach.drawings import centred
 
 FEWEST, MOST = 2, 5  # classes

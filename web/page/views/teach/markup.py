@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from page.html.fields import labelled
-from page.html.markup import Html, h
-from page.html.units import plural
-from page.outputs.figures import bar, loss_figure
+from page.shared.html.markup import Html, h, labelled
+from page.shared.html.units import plural
+from page.shared.outputs.figures import bar, loss_figure
 from page.views.teach.lesson import FEWEST, MOST, Kind, Lesson
 
 THINKS, LEARNS, ADDS = "teach-thinks", "teach-learns", "teach-adds"

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from page.browser import Message
-from page.html.markup import render
-from page.npy import Array
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.throttle import Throttle
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.throttle import Throttle
+from page.shared.html.markup import render
+from page.shared.npy import Array
+from page.views.kept_by_file import KeptByFile
 from page.views.teach import markup, saved_lessons
 from page.views.teach.drawings import centred, is_empty, varied
 from page.views.teach.lesson import Lesson
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
 from webpte.errors import InputError
 from webpte.training import Learner, can_be_taught
 
@@ -27,17 +28,19 @@ _LEARNING, _LOOKING = "learning", "looking at the drawing"
 _MOST_STEPS = 2000
 
 
-def _teachable(state: AppState) -> bool:
-    return state.session is not None and can_be_taught(state.session.methods)
+def _is_teachable(session: Session) -> bool:
+    return can_be_taught(session.methods)
 
 
-TEACHABLE = Need("Open a program with the methods learn and predict.", _teachable, hides=True)
+TEACHABLE = ability("Open a program with the methods learn and predict.", _is_teachable)
 
 
 class TeachPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
-        self._lessons: dict[str, Lesson] = {}  # by file: it may be opened again, or elsewhere
+        self._kept = KeptByFile(
+            state, saved_lessons.key_of, Lesson, saved_lessons.from_json, saved_lessons.to_json
+        )
         self._learner: Learner | None = None  # of the session that is open
         self._drawing: Array | None = None  # what is on the pad, if anything
         self._seen: Array | None = None  # the drawing that `_likely` is of
@@ -45,19 +48,7 @@ class TeachPanel(Panel):
 
     @property
     def _lesson(self) -> Lesson:
-        session = self.state.session
-        assert session is not None  # as TEACHABLE says
-        file = _file_of(session)
-        if file not in self._lessons:
-            saved = self.state.store.read(saved_lessons.key_of(file))
-            self._lessons[file] = saved_lessons.from_json(saved) or Lesson()
-        return self._lessons[file]
-
-    def _save(self) -> None:
-        """Keep the lesson for the next visit."""
-        if self.state.session is not None:
-            key = saved_lessons.key_of(_file_of(self.state.session))
-            self.state.store.write(key, saved_lessons.to_json(self._lesson))
+        return self._kept.value
 
     def forget(self) -> None:
         """Clear the pad; what was learned stays with the file."""
@@ -131,7 +122,7 @@ class TeachPanel(Panel):
             return
         kind = int(message["kind"])
         self._lesson.add(kind, self._drawing)
-        self._save()
+        self._kept.save()
         self._clear()
         self.draw()
         self.state.tell(f"Example of {self._lesson.kinds[kind].name} added")
@@ -140,12 +131,12 @@ class TeachPanel(Panel):
         if self.state.idle_session() is not None:
             examples = self._lesson.kinds[int(message["kind"])].examples
             del examples[int(message["at"]) : int(message["at"]) + 1]
-            self._save()
+            self._kept.save()
             self.draw()
 
     def on_more(self, message: Message) -> None:
         self._lesson.add_kind()
-        self._save()
+        self._kept.save()
         self._seen, self._likely = None, []
         self.draw()
 
@@ -159,7 +150,7 @@ class TeachPanel(Panel):
         name = str(message["value"]).strip()
         if name:
             self._lesson.kinds[int(message["kind"])].name = name
-            self._save()
+            self._kept.save()
             self._show_adds()
             self._show_thinks()
 
@@ -203,7 +194,7 @@ class TeachPanel(Panel):
         finally:
             await learning.aclose()
         lesson.weights = await learner.weights()
-        self._save()
+        self._kept.save()
         self._seen = None
         await self._look_until_seen(session)
         if not np.isfinite(lesson.losses[-1]):
@@ -225,7 +216,7 @@ class TeachPanel(Panel):
 
     def _forget_learned(self) -> None:
         self._lesson.forget()
-        self._save()
+        self._kept.save()
         self._learner, self._seen, self._likely = None, None, []
         self.draw()
 
@@ -256,10 +247,6 @@ class TeachPanel(Panel):
             markup.kinds_card(lesson, learning, self.act),
         )
         self.show(render(cards))
-
-
-def _file_of(session: Session) -> str:
-    return session.source.address or session.source.name
 
 
 VIEW = View(

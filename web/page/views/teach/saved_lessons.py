@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from page.npy import Array, read_npy, write_npy
-from page.store import encode
+from page.core.store import encode
+from page.shared.npy import Array, read_npy, write_npy
 from page.views.teach.lesson import FEWEST, MOST, MOST_EXAMPLES, Kind, Lesson
 
 # Of one lesson: browsers keep a few megabytes for a whole site.

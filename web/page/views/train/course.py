@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from page.store import encode
+from page.core.store import encode
 from webpte.training import Line, SavedLora
 from webpte.training.lines import read_lines
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from page.html.fields import labelled
-from page.html.markup import Html, h
-from page.html.units import plural
-from page.outputs.figures import loss_figure
-from page.parts.tokenizer_note import tokenizer_note
+from page.shared.html.markup import Html, h, labelled
+from page.shared.html.tokenizer_note import tokenizer_note
+from page.shared.html.units import plural
+from page.shared.outputs.figures import loss_figure
 from page.views.train.course import EXAMPLE, MOST_STEPS, Course
 
 LEARNS, ANSWERS = "train-learns", "train-answers"

@@ -9,18 +9,19 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message
-from page.html.markup import render
-from page.parts.tokenizer_note import reading_note
-from page.persistence import codec as codecs
-from page.persistence.codec import Codec
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.throttle import Throttle
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.throttle import Throttle
+from page.shared.html.markup import render
+from page.shared.html.tokenizer_note import reading_note
+from page.shared.persistence import codec as codecs
+from page.shared.persistence.codec import Codec
+from page.views.kept_by_file import KeptByFile
 from page.views.train import course as courses
 from page.views.train import markup
 from page.views.train.course import Course
 from page.views.train.trained_program import TrainedProgram
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
 from webpte.errors import WebpteError
 from webpte.llm import Chat
 from webpte.training import lora_rank
@@ -29,19 +30,17 @@ _TRAINING, _ANSWERING = "training", "answering"
 _MOST_TOKENS = 160  # of an answer
 
 
-def _trainable(state: AppState) -> bool:
-    return state.session is not None and lora_rank(state.session.methods) > 0
+def _is_trainable(session: Session) -> bool:
+    return lora_rank(session.methods) > 0
 
 
-TRAINABLE = Need(
-    "Open a language model that was exported with --train lora.", _trainable, hides=True
-)
+TRAINABLE = ability("Open a language model that was exported with --train lora.", _is_trainable)
 
 
 class TrainPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
-        self._courses: dict[str, Course] = {}  # by file: it may be opened again, or elsewhere
+        self._kept = KeptByFile(state, courses.key_of, Course, courses.from_json, courses.to_json)
         self._codec: Codec | None = None
         self._note = ""  # why there is no tokenizer
         self._search: asyncio.Task[None] | None = None
@@ -50,19 +49,7 @@ class TrainPanel(Panel):
 
     @property
     def _course(self) -> Course:
-        session = self.state.session
-        assert session is not None  # as TRAINABLE says
-        file = _file_of(session)
-        if file not in self._courses:
-            saved = self.state.store.read(courses.key_of(file))
-            self._courses[file] = courses.from_json(saved) or Course()
-        return self._courses[file]
-
-    def _save(self) -> None:
-        """Keep the course for the next visit."""
-        if self.state.session is not None:
-            key = courses.key_of(_file_of(self.state.session))
-            self.state.store.write(key, courses.to_json(self._course))
+        return self._kept.value
 
     def forget(self) -> None:
         """Drop what belongs to a program; lines and LoRA stay with its file."""
@@ -98,14 +85,14 @@ class TrainPanel(Panel):
     def on_example(self, message: Message) -> None:
         if self.state.idle_session() is not None:
             self._course.text = courses.EXAMPLE
-            self._save()
+            self._kept.save()
             self.draw()
 
     async def on_file(self, message: Message) -> None:
         await self.accept_files(message["files"])
 
     def accepts(self, name: str) -> bool:
-        return name.lower().endswith(".txt") and _trainable(self.state)
+        return name.lower().endswith(".txt") and TRAINABLE.met(self.state)
 
     async def accept_files(self, files: Sequence[Any]) -> None:
         """Add the lines of text files to those that are there."""
@@ -120,7 +107,7 @@ class TrainPanel(Panel):
             data = await self.state.browser.read(file)
             texts.append(data.decode("utf-8", "replace").strip())
         self._course.text = "\n".join(texts)[: courses.MOST_TEXT]
-        self._save()
+        self._kept.save()
         self.draw()
 
     # ---- training
@@ -133,7 +120,7 @@ class TrainPanel(Panel):
         if wrong:
             self.state.tell(wrong, "bad")
             return
-        self._save()
+        self._kept.save()
         self.state.show(error="")
         self.state.tell("Training", "busy")
         await self._work(session, self._train(session, self._codec, course), _TRAINING)
@@ -181,7 +168,7 @@ class TrainPanel(Panel):
             await learning.aclose()
         course.lora, course.answers = await trainer.save(), ("", "")
         own.outdated = True
-        self._save()
+        self._kept.save()
         self.state.tell(markup.told_after(course, done / (perf_counter() - started)))
 
     def on_stop(self, message: Message) -> None:
@@ -195,7 +182,7 @@ class TrainPanel(Panel):
             self._course.forget()
             if self._own is not None:
                 self._own.trainer.reset()
-            self._save()
+            self._kept.save()
             self.draw()
             self.state.tell("Reset: the lines are kept")
 
@@ -247,7 +234,7 @@ class TrainPanel(Panel):
 
     def draw(self) -> None:
         session = self.state.session
-        if session is None or not _trainable(self.state):
+        if session is None or not TRAINABLE.met(self.state):
             return
         if self._codec is None:
             if self._search is None:
@@ -262,10 +249,6 @@ class TrainPanel(Panel):
             markup.ask_card(course, busy, answering, self.act),
         )
         self.show(render(cards))
-
-
-def _file_of(session: Session) -> str:
-    return session.source.address or session.source.name
 
 
 VIEW = View(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from page.persistence.codec import Codec
-from page.session.session import Session
+from page.core.session import Session
+from page.shared.persistence.codec import Codec
 from webpte import Program
 from webpte.llm import lora_in_use, use_lora
 from webpte.training import LoraTrainer, lora_rank

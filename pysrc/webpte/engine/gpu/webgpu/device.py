@@ -116,8 +116,9 @@ class WebGPUDevice:
         with translated("requesting the GPU"):
             device = await load_script("gpu/webgpu/adapter.js").open(adapter, *given)
             waiter = load_script("gpu/webgpu/waiting.js").open(device, info.software, waiting)
-            scripts = ("chunked_encoder", "upload_constants", "heap_view", "staging_ring")
-            parts = (load_script(f"gpu/webgpu/{name}.js") for name in scripts)
+            parts = [
+                load_script(f"gpu/webgpu/{name}.js") for name in ("replay", "upload_constants")
+            ]
             requests = PendingRequests()
             # Never destroyed: requests that are pending when a device is lost still complete.
             completed = create_proxy(requests.completed)

@@ -2,14 +2,13 @@
 //
 // Python plans and hands over whole batches as JSON; both sides know objects by number. An execution is
 // one call of `run`. Evaluates to a function that returns an engine: an object with the functions that
-// Python calls. `makeEncoding`, `makeUpload`, `makeHeapView` and `makeStaging` are the values of
-// chunked_encoder.js, upload_constants.js, heap_view.js and staging_ring.js; `waiter` comes from waiting.js.
+// Python calls. `makeReplay` and `makeUpload` are the values of replay.js and upload_constants.js; `waiter` comes
+// from waiting.js.
 // `completed` is Python's: the engine calls it when a numbered request ends, with (number, bytes) or with
 // (number, undefined, error name, error message).
 
-((device, makeEncoding, makeUpload, makeHeapView, makeStaging, waiter, completed) => {
-    const { makeChunkedEncoder, encode, encodeTimed, sliceOf } = makeEncoding(device);
-    const makeStagingRing = makeStaging(device);
+((device, makeReplay, makeUpload, waiter, completed) => {
+    const { makeChunkedEncoder, encode, encodeTimed, sliceOf, makeStagingRing, makeHeapView } = makeReplay(device);
     const buffers = new Map();
     const pipelines = new Map();
     const modules = new Map();

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from page.npy import Array
+from page.shared.npy import Array
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from page.html.fields import labelled
-from page.html.markup import Html, h
-from page.npy import Array
-from page.outputs.pictures import data_url, png_grey, png_rgb, png_rgba
-from page.outputs.renderers.mask import colour_of
+from page.shared.html.markup import Html, h, labelled
+from page.shared.npy import Array
+from page.shared.outputs.pictures import data_url, png_grey, png_rgb, png_rgba
+from page.shared.outputs.renderers.mask import colour_of
 from page.views.task.results.answer import TaskAnswer
 
 Settings = Mapping[str, str]

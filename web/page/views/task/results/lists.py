@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from page.html.markup import Html, h
-from page.outputs.figures import bar
+from page.shared.html.markup import Html, h
+from page.shared.outputs.figures import bar
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import MOST_SHOWN, Settings, Way, has_items, percent
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from page.html.markup import Html, h
-from page.html.units import plural
+from page.shared.html.markup import Html, h
+from page.shared.html.units import plural
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     MOST_SHOWN,

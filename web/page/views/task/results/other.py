@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from page.html.markup import Html, h
-from page.html.units import number_text, shape_text
-from page.outputs.figures import picture_figure
-from page.outputs.pictures import picture
+from page.shared.html.markup import Html, h
+from page.shared.html.units import number_text, shape_text
+from page.shared.outputs.figures import picture_figure
+from page.shared.outputs.pictures import picture
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import Settings, Way, as_json, stage
 

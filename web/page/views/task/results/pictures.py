@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from page.html.markup import Html, h
-from page.html.units import number_text
-from page.outputs.pictures import data_url, heat_map
+from page.shared.html.markup import Html, h
+from page.shared.html.units import number_text
+from page.shared.outputs.pictures import data_url, heat_map
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     Settings,

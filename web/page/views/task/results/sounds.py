@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from page.html.markup import Html, h
-from page.html.units import plural
-from page.outputs.figures import plot
+from page.shared.html.markup import Html, h
+from page.shared.html.units import plural
+from page.shared.outputs.figures import plot
 from page.views.task.results.answer import GivenSound, TaskAnswer
 from page.views.task.results.base import MOST_SHOWN, Settings, Way, colour, has_items
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from page.html.markup import Html, h
+from page.shared.html.markup import Html, h
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     Settings,

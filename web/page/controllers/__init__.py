@@ -1,1 +1,0 @@
-"""Controllers: each handles the messages of one part of the page."""

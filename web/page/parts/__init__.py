@@ -1,1 +1,0 @@
-"""Fixed parts of the page as HTML: inputs, outputs, runs, files, the status line."""

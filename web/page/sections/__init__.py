@@ -1,0 +1,1 @@
+"""The sections of the page, a folder each; a section imports no other."""

@@ -1,0 +1,1 @@
+"""The banner of the GPU adapter."""

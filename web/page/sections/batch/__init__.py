@@ -1,0 +1,1 @@
+"""Several pictures at once, and the table of their answers."""

@@ -1,0 +1,1 @@
+"""The gallery of samples and models, and the address of the page."""

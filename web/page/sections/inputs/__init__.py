@@ -1,0 +1,1 @@
+"""The inputs of the program: their cards, controls and files."""

@@ -1,0 +1,1 @@
+"""Links to the open program, and code that embeds it."""

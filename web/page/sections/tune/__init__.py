@@ -1,0 +1,1 @@
+"""Tuning of kernels in the background."""

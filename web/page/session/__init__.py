@@ -1,1 +1,0 @@
-"""The open program: its session, runs and history, and the state that controllers share."""

@@ -1,0 +1,1 @@
+"""The parts that sections and views share: markup, inputs, outputs, cards, files."""
