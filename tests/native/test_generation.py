@@ -11,7 +11,7 @@ import webpte
 from support.devices.native import need_native
 from support.harness import extent
 from webpte.llm import Generator, OneOf
-from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculation_times import SpeculationTimes
 from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"
@@ -55,7 +55,7 @@ def test_answers(name: str, asked: dict[str, Any]) -> None:
 @pytest.mark.parametrize("asked", extent.some([{"logprobs": True, "top": 2}], *ASKED), ids=str)
 def test_guesses_change_no_token(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A draft that mostly guesses right, and a lookup that mostly does not."""
-    monkeypatch.setattr(Payoff, "loss", None)  # rounds go on, however long they take here
+    monkeypatch.setattr(SpeculationTimes, "loss", None)  # rounds go on, however long they take here
 
     async def run() -> None:
         big, small = FOLDER / "llama_tiny_fp32.pte", FOLDER / "llama_tiny_q4.pte"

@@ -10,7 +10,7 @@ import pytest
 from support.devices.native import need_native
 from support.graphs.graphs import wait
 from webpte import shared_device
-from webpte.inspection.kernel_rates import Effort, Limits
+from webpte.inspection.kernel_rates import Limits, TimeBudget
 from webpte_export.suites import kernel_bench
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench
@@ -30,9 +30,9 @@ def test_times_are_the_clocks() -> None:
     async def run() -> list[dict[str, float]]:
         device = await shared_device("native")
         calls = kernel_bench.read_calls(KERNELS)
-        effort = Effort(warm_ms=0, runs=3)
+        budget = TimeBudget(warm_ms=0, runs=3)
         rows: list[dict[str, float]] = (
-            await kernel_bench.figures_of(device, calls, effort, Limits(1024, 8))
+            await kernel_bench.figures_of(device, calls, budget, Limits(1024, 8))
         )["rows"]
         return rows
 

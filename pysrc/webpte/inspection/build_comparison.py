@@ -15,7 +15,7 @@ from webpte.inspection.recorder import Arrays, CheckedCall, ValueRecorder
 from webpte.inspection.report import (
     CallComparison,
     Comparison,
-    Departure,
+    FirstMismatch,
     KeptValues,
     MethodGraph,
     NamedArray,
@@ -44,7 +44,7 @@ def build_comparison(
         device,
         recorder.tolerance,
         tuple(calls),
-        _departure(nodes, calls, recorder),
+        _first_mismatch(nodes, calls, recorder),
         nan,
         infinity,
         tuple(outputs),
@@ -91,11 +91,11 @@ def _call(node: Node, each: CheckedCall) -> CallComparison:
     return CallComparison(node.id, node.op, node.label, node.where, node.layer, *found)
 
 
-def _departure(
+def _first_mismatch(
     nodes: Mapping[tuple[int, int | None], Node],
     calls: Sequence[CallComparison],
     recorder: ValueRecorder,
-) -> Departure | None:
+) -> FirstMismatch | None:
     first = recorder.first
     if first is None:
         return None
@@ -105,7 +105,7 @@ def _departure(
     inputs = _named(node, first.inputs)
     around = window(first.actual, first.wanted, call.own.worst)
     output = key_of(node, first.output)
-    return Departure(call, output, around, inputs, first.actual, first.wanted)
+    return FirstMismatch(call, output, around, inputs, first.actual, first.wanted)
 
 
 # Expected outputs

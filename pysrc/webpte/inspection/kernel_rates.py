@@ -42,7 +42,7 @@ PLACEHOLDERS = 3  # the most outputs of any operator
 
 
 @dataclass(frozen=True)
-class Effort:
+class TimeBudget:
     """The time to spend on measuring. The clocks of an idle GPU are a fraction of a busy GPU's."""
 
     warm_ms: float = 300
@@ -62,7 +62,7 @@ class Limits:
 
 FOR_CPUS = Limits(1 << 22, 256)
 # the results are good to a tenth or so
-QUICK, FOR_A_GLANCE = Effort(60, 5, 400, 5), Limits(1 << 24, 2048)
+QUICK, FOR_A_GLANCE = TimeBudget(60, 5, 400, 5), Limits(1 << 24, 2048)
 
 
 @dataclass(frozen=True)
@@ -195,13 +195,15 @@ def flops_of(call: BenchCall) -> int | None:
 # Timing
 
 
-async def rates_of(device: Device, effort: Effort = QUICK, limits: Limits | None = None) -> Rates:
+async def rates_of(
+    device: Device, budget: TimeBudget = QUICK, limits: Limits | None = None
+) -> Rates:
     """Measure the best rates of a device: of a large copy, and of a GEMM of large matrices.
 
     By default measuring takes a second or two and 150 MB; a software adapter gets smaller sizes.
     """
     calls = _limit_calls(limits or (FOR_CPUS if device.info.software else FOR_A_GLANCE))
-    copied, multiplied = [await measure(device, call, effort) for call in calls]
+    copied, multiplied = [await measure(device, call, budget) for call in calls]
     return Rates(copied["gbps"], multiplied["gflops"])
 
 
@@ -220,14 +222,14 @@ def _limit_calls(limits: Limits) -> list[BenchCall]:
     return calls
 
 
-async def measure(device: Device, call: BenchCall, effort: Effort) -> dict[str, Any]:
+async def measure(device: Device, call: BenchCall, budget: TimeBudget) -> dict[str, Any]:
     """Time the kernels of a call together; returns the median, and rates of bytes and FLOPs."""
     delegate = await GpuDelegate.create(call.graph, device, ShaderLibrary())
     inputs: list[GpuTensor] = []
     try:
         for value_id in call.graph.inputs:
             inputs.append(await _given(device, call.graph.tensor(value_id)))
-        times, labels = await _times(delegate, inputs, effort)
+        times, labels = await _times(delegate, inputs, budget)
     finally:
         for tensor in inputs:
             tensor.destroy()
@@ -255,7 +257,7 @@ async def _given(device: Device, tensor: Tensor) -> GpuTensor:
 
 
 async def _times(
-    delegate: GpuDelegate, inputs: Sequence[GpuTensor], effort: Effort
+    delegate: GpuDelegate, inputs: Sequence[GpuTensor], budget: TimeBudget
 ) -> tuple[list[float], list[str]]:
     """Return the microseconds of each run, and the labels of its dispatches."""
 
@@ -272,13 +274,13 @@ async def _times(
     last = await run(0)
     # Runs before each timed run keep the GPU busy: its clocks drop within milliseconds of idling.
     once = max(1.0, sum(microseconds for _, microseconds in last))
-    behind = max(1, min(effort.most_behind, round(effort.busy_ms * 1000 / once)))
-    while (perf_counter() - started) * 1000 < effort.warm_ms:
+    behind = max(1, min(budget.most_behind, round(budget.busy_ms * 1000 / once)))
+    while (perf_counter() - started) * 1000 < budget.warm_ms:
         last = await run(behind)
     times: list[float] = []
     started = perf_counter()
     while not times or (
-        len(times) < effort.runs and (perf_counter() - started) * 1000 < effort.most_ms
+        len(times) < budget.runs and (perf_counter() - started) * 1000 < budget.most_ms
     ):
         times.append(sum(microseconds for _, microseconds in await run(behind)))
     return times, [label for label, _ in last]

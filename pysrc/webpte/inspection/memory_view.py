@@ -9,7 +9,7 @@ from webpte.engine.plan.memory_plan import aligned, lifetimes
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.shapes import numel
-from webpte.inspection.report import Buffer, MemoryReport, MethodGraph, Node, Tenant
+from webpte.inspection.report import Buffer, MemoryReport, MethodGraph, Node, PlacedTensor
 from webpte.inspection.report.method_graph import key_of
 
 
@@ -47,7 +47,7 @@ def _needed(buffers: Iterable[Buffer], count: int) -> Iterator[int]:
     used = [buffer for buffer in buffers if buffer.kind == "activations"]
     for node in range(count):
         rooms = (
-            [aligned(t.nbytes) for t in buffer.tenants if t.first <= node <= t.last]
+            [aligned(t.nbytes) for t in buffer.tensors if t.first <= node <= t.last]
             for buffer in used
         )
         yield sum(max(room) for room in rooms if room)
@@ -67,16 +67,16 @@ class _Buffers:
 
     def all(self) -> Iterator[Buffer]:
         memory = self._delegate.memory
-        tenants: dict[int, list[Tenant]] = {}
+        tensors: dict[int, list[PlacedTensor]] = {}
         kinds: dict[int, str] = {}
         for value_id, (first, last) in lifetimes(self._graph).items():
             number = memory.buffer_of(value_id)
-            tenants.setdefault(number, []).append(self._tenant(value_id, first, last))
+            tensors.setdefault(number, []).append(self._placed(value_id, first, last))
             kinds[number] = self._kind(value_id, kinds.get(number))
         purposes = memory.purposes()
         for number, nbytes in self._delegate.allocated.items():
             kind = kinds.get(number) or purposes.get(number, "copies")
-            found = sorted(tenants.get(number, ()), key=lambda t: (t.first, t.last))
+            found = sorted(tensors.get(number, ()), key=lambda t: (t.first, t.last))
             yield Buffer(number, kind, nbytes, tuple(found), ())
 
     def _kind(self, value_id: int, known: str | None) -> str:
@@ -85,12 +85,12 @@ class _Buffers:
             return "state"
         return "weights" if value_id in self._flow.stored else known or "activations"
 
-    def _tenant(self, value_id: int, first: int, last: int) -> Tenant:
+    def _placed(self, value_id: int, first: int, last: int) -> PlacedTensor:
         tensor, live = self._graph.tensor(value_id), self._delegate.live.cur_dims(value_id)
         stays = value_id in self._flow.stored
         node = next(iter(self._nodes.values()), None)
         key = f"value {value_id}" if node is None else key_of(node, value_id)
-        return Tenant(
+        return PlacedTensor(
             key,
             tensor.dtype.stored,
             live,

@@ -27,7 +27,7 @@ from webpte.llm.decode.sampling import SampledToken, SamplerSettings
 from webpte.llm.decode_loop import DecodeLoop
 from webpte.llm.kv_session import KVSession
 from webpte.llm.proposals import DraftModel, PromptLookup, Proposer, draft_session
-from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculation_times import SpeculationTimes
 from webpte.llm.speculative_rounds import FULL, DraftContextError, PipelinedRounds
 from webpte.program import Program
 
@@ -43,7 +43,7 @@ class SpeculationState:
 
     def __init__(self, session: KVSession) -> None:
         self._session = session
-        self._payoffs: dict[str, Payoff] = {}
+        self._times_of: dict[str, SpeculationTimes] = {}
         self._draft: KVSession | None = None
 
     def loop(
@@ -58,14 +58,14 @@ class SpeculationState:
         elif isinstance(speculate, Program):
             if self._draft is None or self._draft.program is not speculate:
                 self._draft = draft_session(speculate, self._session)
-                self._payoffs.pop("draft", None)
+                self._times_of.pop("draft", None)
             key, proposer = "draft", DraftModel(self._draft, settings)
         else:
             raise InputError(
                 f'speculate is "lookup", a loaded program that drafts, or None, not {speculate!r}'
             )
-        payoff = self._payoffs.setdefault(key, Payoff())
-        return SpeculativeLoop(self._session, settings, plain, proposer, payoff)
+        times = self._times_of.setdefault(key, SpeculationTimes())
+        return SpeculativeLoop(self._session, settings, plain, proposer, times)
 
 
 class SpeculativeLoop:
@@ -82,7 +82,7 @@ class SpeculativeLoop:
         settings: SamplerSettings,
         plain: DecodeLoop,
         proposer: Proposer,
-        payoff: Payoff,
+        times: SpeculationTimes,
     ) -> None:
         self.proposed = self.accepted = 0
         self.off: str | None = None
@@ -90,7 +90,7 @@ class SpeculativeLoop:
         self._settings = settings
         self._plain = plain
         self._proposer = proposer
-        self._payoff = payoff
+        self._times = times
         self._rows = min(ROWS, session.max_chunk)
         self._ready: deque[SampledToken] = deque()  # tokens of the last round, not yet returned
         self._prefills = -1  # the session's prefills after the last round
@@ -139,12 +139,12 @@ class SpeculativeLoop:
         sampled = await self._plain.next_token([], min(wanted, max(1, self._left)))
         self._arrivals.append(perf_counter())
         self._left = max(0, self._left - 1)
-        if self._proposer.watch(sampled.token) and self._payoff.loss is None:
+        if self._proposer.watch(sampled.token) and self._times.loss is None:
             self._left = min(self._left, self._plain.coming)
         if not self._left:
             times, self._arrivals = self._arrivals, []
             if len(times) >= PLAIN_TRIAL:  # fewer tokens are mostly the start of a pipeline
-                self._payoff.note_plain(len(times) - 1, times[-1] - times[0])
+                self._times.note_plain(len(times) - 1, times[-1] - times[0])
         return sampled
 
     def _rest_now(self, reason: str) -> None:
@@ -154,7 +154,7 @@ class SpeculativeLoop:
 
     async def _round(self, wanted: int) -> None:
         """Propose tokens and check them; without a proposal, plain steps are to follow."""
-        session, payoff, proposer = self._session, self._payoff, self._proposer
+        session, times, proposer = self._session, self._times, self._proposer
         ahead = self._ahead
         if ahead is not None and ahead.is_current and ahead.coming:
             await self._receive(ahead, wanted)
@@ -162,10 +162,10 @@ class SpeculativeLoop:
         if not _has_room(session, self._rows):
             self.turn_off(FULL)
             return
-        if wanted < 2 or payoff.lacks_plain:
+        if wanted < 2 or times.lacks_plain:
             self._left = min(wanted, PLAIN_TRIAL)
             return
-        count = payoff.best_count(min(self._rows, wanted) - 1)
+        count = times.best_count(min(self._rows, wanted) - 1)
         if self._in_parts is None:
             await self._begin(count, wanted)
             if self._in_parts is None:
@@ -205,8 +205,8 @@ class SpeculativeLoop:
         """Record the results of rounds, and rest if they do not pay."""
         self.proposed += proposed * len(accepted)
         self.accepted += sum(accepted)
-        self._payoff.note_rounds(proposed, accepted, seconds)
-        self.off = self._payoff.loss
+        self._times.note_rounds(proposed, accepted, seconds)
+        self.off = self._times.loss
         if self.off is None:
             self._rest = LEAST_REST
         elif self._ahead is None or not self._ahead.coming:
@@ -225,13 +225,13 @@ class SpeculativeLoop:
 
     async def _receive(self, ahead: PipelinedRounds, wanted: int) -> None:
         """Submit more rounds, wait for the oldest rounds, and queue their tokens."""
-        session, payoff, self._ahead = self._session, self._payoff, ahead
+        session, times, self._ahead = self._session, self._times, ahead
         proposed = ahead.count - 1
-        changes = self.off is not None or payoff.best_count(self._rows - 1) != proposed
+        changes = self.off is not None or times.best_count(self._rows - 1) != proposed
         changes |= not self._proposer.has_guess
         try:
             with session.stepping():
-                if not ahead.coming or not (changes or payoff.lacks_plain):
+                if not ahead.coming or not (changes or times.lacks_plain):
                     await self._fill(ahead, wanted)
                 if not ahead.coming:
                     self._ahead = None
@@ -253,7 +253,7 @@ class SpeculativeLoop:
         is_ready = self._proposer.is_open
         try:
             if is_ready:
-                reason = await ahead.fill(wanted / max(1.0, self._payoff.tokens))
+                reason = await ahead.fill(wanted / max(1.0, self._times.tokens))
         except DraftContextError:
             is_ready = False
         finally:

@@ -23,8 +23,8 @@ from webpte.errors import GraphError, OutOfMemoryError, UnsupportedOpError, Webp
 from webpte.inspection.kernel_rates import (
     FOR_CPUS,
     BenchCall,
-    Effort,
     Limits,
+    TimeBudget,
     call_graph,
     is_tensor,
     measure,
@@ -71,21 +71,21 @@ def _default_name(entry: dict[str, Any]) -> str:
 async def figures_of(
     device: Device,
     calls: Sequence[BenchCall],
-    effort: Effort | None = None,
+    budget: TimeBudget | None = None,
     limits: Limits | None = None,
 ) -> dict[str, Any]:
     """Measure the calls; returns the adapter, its best rates, and a row per call."""
-    effort = effort or Effort()
+    budget = budget or TimeBudget()
     sizes = limits or (FOR_CPUS if device.info.software else Limits())
-    found = await rates_of(device, effort, sizes)
+    found = await rates_of(device, budget, sizes)
     best = {"copy_gbps": found.gigabytes_per_second, "gflops": found.gigaflops}
-    rows = [await _row(device, call, effort) for call in calls]
+    rows = [await _row(device, call, budget) for call in calls]
     return {"adapter": asdict(device.info), "limits": best, "rows": rows}
 
 
-async def _row(device: Device, call: BenchCall, effort: Effort) -> dict[str, Any]:
+async def _row(device: Device, call: BenchCall, budget: TimeBudget) -> dict[str, Any]:
     """Measure a call; a row with an error if it is too large for the device."""
     try:
-        return await measure(device, call, effort)
+        return await measure(device, call, budget)
     except OutOfMemoryError as error:
         return {"name": call.name, "op": call.op.name, "error": str(error)}

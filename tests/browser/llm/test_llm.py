@@ -49,9 +49,9 @@ def test_tokens_are_those_of_the_references(harness: Harness, name: str) -> None
 GUESSES = """
 import js
 from webpte import llm
-from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculation_times import SpeculationTimes
 
-Payoff.loss = None  # rounds go on, however long they take here
+SpeculationTimes.loss = None  # rounds go on, however long they take here
 reply = await js.fetch("/data/llm/llama_tiny_fp32.pte")
 data = (await reply.arrayBuffer()).to_bytes()
 reference = await webpte.load(data, device="numpy")

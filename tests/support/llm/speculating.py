@@ -13,7 +13,7 @@ from webpte.llm import Generation, speculation
 from webpte.llm import decode_loop as decode
 from webpte.llm.decode.decoder import Decoder
 from webpte.llm.proposals import PromptLookup
-from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculation_times import SpeculationTimes
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 
@@ -21,9 +21,9 @@ PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make batches and rounds independent of times: rounds always pay."""
     monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
-    monkeypatch.setattr(Payoff, "loss", None)
-    monkeypatch.setattr(Payoff, "best_count", lambda _, most: most)
-    monkeypatch.setattr(Payoff, "lacks_plain", False)
+    monkeypatch.setattr(SpeculationTimes, "loss", None)
+    monkeypatch.setattr(SpeculationTimes, "best_count", lambda _, most: most)
+    monkeypatch.setattr(SpeculationTimes, "lacks_plain", False)
     for name in ("LEAST_REST", "MOST_REST"):
         monkeypatch.setattr(speculation, name, 1)
 

@@ -7,7 +7,7 @@ from webpte.inspection.report.check import Check, WorstElement
 from webpte.inspection.report.comparison import (
     CallComparison,
     Comparison,
-    Departure,
+    FirstMismatch,
     KeptValues,
     NamedArray,
     OutputComparison,
@@ -15,7 +15,7 @@ from webpte.inspection.report.comparison import (
 )
 from webpte.inspection.report.difference import ArrayFacts, Difference, ElementWindow, Tolerance
 from webpte.inspection.report.forecast import PHONE_BUDGET, MemoryForecast
-from webpte.inspection.report.memory import Buffer, MemoryReport, Tenant
+from webpte.inspection.report.memory import Buffer, MemoryReport, PlacedTensor
 from webpte.inspection.report.method_graph import (
     Argument,
     Edge,
@@ -46,10 +46,10 @@ __all__ = [
     "CallComparison",
     "Check",
     "Comparison",
-    "Departure",
     "Difference",
     "Edge",
     "ElementWindow",
+    "FirstMismatch",
     "Frame",
     "GraphKernel",
     "GraphValue",
@@ -62,13 +62,13 @@ __all__ = [
     "NamedArray",
     "Node",
     "OutputComparison",
+    "PlacedTensor",
     "Rates",
     "Report",
     "ReportTable",
     "RowPair",
     "RunValues",
     "StoredConstant",
-    "Tenant",
     "TimeSpan",
     "TimedStep",
     "TimelineRow",

@@ -44,7 +44,7 @@ class CallComparison:
 
 
 @dataclass(frozen=True)
-class Departure:
+class FirstMismatch:
     """The first call beyond the tolerance, with its inputs and its actual and wanted output."""
 
     call: CallComparison
@@ -122,7 +122,7 @@ class Comparison(Report):
     device: str
     tolerance: Tolerance
     calls: tuple[CallComparison, ...]
-    first: Departure | None  # by the difference of each call alone
+    first: FirstMismatch | None  # by the difference of each call alone
     first_nan: CallComparison | None  # outputs NaN without a NaN among its inputs
     first_infinity: CallComparison | None
     outputs: tuple[OutputComparison, ...]  # if expected outputs were given

@@ -19,7 +19,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Tenant:
+class PlacedTensor:
     """A tensor at `offset` of a buffer, in use from node `first` to node `last`.
 
     -1 is before the first node of the method; the number of nodes, after the last.
@@ -42,7 +42,7 @@ class Buffer:
     number: int
     kind: str
     nbytes: int
-    tenants: tuple[Tenant, ...]
+    tensors: tuple[PlacedTensor, ...]
     shared_with: tuple[str, ...]  # other methods that read the same weights
 
 
@@ -84,7 +84,7 @@ class MemoryReport(Report):
         total = 0
         for buffer in self.buffers:
             if buffer.kind == "activations":
-                total += sum(max(t.nbytes for t in group) for group in _groups(buffer.tenants))
+                total += sum(max(t.nbytes for t in group) for group in _groups(buffer.tensors))
         return total
 
     @property
@@ -117,14 +117,14 @@ class MemoryReport(Report):
         return ReportTable(title, ("kind", "buffers", "bytes", "%", "what"), rows, tuple(notes))
 
 
-def _groups(tenants: tuple[Tenant, ...]) -> list[list[Tenant]]:
+def _groups(tensors: tuple[PlacedTensor, ...]) -> list[list[PlacedTensor]]:
     """Group tensors that overlap in time; they are sorted by their first node."""
-    groups: list[list[Tenant]] = []
+    groups: list[list[PlacedTensor]] = []
     until = -2
-    for tenant in tenants:
-        if groups and tenant.first <= until:
-            groups[-1].append(tenant)
+    for tensor in tensors:
+        if groups and tensor.first <= until:
+            groups[-1].append(tensor)
         else:
-            groups.append([tenant])
-        until = max(until, tenant.last) if tenant.first <= until else tenant.last
+            groups.append([tensor])
+        until = max(until, tensor.last) if tensor.first <= until else tensor.last
     return groups

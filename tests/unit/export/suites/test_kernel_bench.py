@@ -14,13 +14,13 @@ from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.ops.core.target import Target
 from webpte.errors import DeviceError, GraphError, UnsupportedOpError, WebpteError
 from webpte.inspection import kernel_rates
-from webpte.inspection.kernel_rates import BenchCall, Effort, Limits
+from webpte.inspection.kernel_rates import BenchCall, Limits, TimeBudget
 from webpte_export.suites import kernel_bench
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench, kernel_table
 
 # Three runs, each after a few others, also on a slow machine.
-QUICK = Effort(warm_ms=0, runs=3, most_ms=math.inf, busy_ms=0.005)
+QUICK = TimeBudget(warm_ms=0, runs=3, most_ms=math.inf, busy_ms=0.005)
 SMALL = Limits(64, 8)
 BUILT_IN = kernel_bench.read_calls(kernel_table.read_list(kernel_table.BUILT_IN))
 

@@ -1,4 +1,4 @@
-"""`Program.memory`: buffers, their tenants over time, and the peak."""
+"""`Program.memory`: buffers, their tensors over time, and the peak."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_tensors_take_turns() -> None:
     """A chain needs two tensors at a time: the one that is read, and the one that is written."""
     found = memory_of(chain(5, dims=(100,)))
     one, other = (b for b in found.buffers if b.kind == "activations")
-    assert [(t.first, t.last) for t in one.tenants] == [(-1, 0), (1, 2), (3, 4)]
-    assert [(t.first, t.last) for t in other.tenants] == [(0, 1), (2, 3), (4, 5)]
-    assert {t.nbytes for t in (*one.tenants, *other.tenants)} == {400}
+    assert [(t.first, t.last) for t in one.tensors] == [(-1, 0), (1, 2), (3, 4)]
+    assert [(t.first, t.last) for t in other.tensors] == [(0, 1), (2, 3), (4, 5)]
+    assert {t.nbytes for t in (*one.tensors, *other.tensors)} == {400}
     assert found.needed == (800,) * 5
     assert (found.peak, found.peak_node, found.unshared) == (800, 0, 2400)
 
@@ -59,8 +59,8 @@ def test_weights_state_and_views() -> None:
         "activations": 3 * 32,
     }
     (weights,) = (b for b in found.buffers if b.kind == "weights")
-    assert [(t.first, t.last) for t in weights.tenants] == [(-1, 5)]
-    pairs = [b.tenants for b in found.buffers if b.kind == "activations" and len(b.tenants) == 2]
+    assert [(t.first, t.last) for t in weights.tensors] == [(-1, 5)]
+    pairs = [b.tensors for b in found.buffers if b.kind == "activations" and len(b.tensors) == 2]
     ((source, view),) = (pair for pair in pairs if pair[1].first <= pair[0].last)
     assert (source.shape, view.shape) == ((2, 3), (6,))
     assert (source.first, view.last) == (0, 4)
@@ -74,8 +74,8 @@ def test_live_bytes_and_limits() -> None:
         async with await load(add_graph((8, 3), dynamic=True), device=device) as program:
             await program.forward(ones(2, 3), ones(2, 3))
             found = program.memory()
-            tenants = [t for b in found.buffers for t in b.tenants]
-            assert {(t.nbytes, t.live_nbytes) for t in tenants} == {(96, 24)}
+            tensors = [t for b in found.buffers for t in b.tensors]
+            assert {(t.nbytes, t.live_nbytes) for t in tensors} == {(96, 24)}
             assert found.largest is not None
             assert found.used_of_limit == found.largest.nbytes / (1 << 18)
             assert "of what this adapter can bind" in str(found)
@@ -116,7 +116,7 @@ def test_several_delegates_of_a_method() -> None:
     m = method((4,))
     m.outputs(neg(m, cumprod(m, neg(m, m.input_values[0]))))
     found = memory_of(m)
-    spans = [(t.first, t.last) for b in found.buffers for t in b.tenants]
+    spans = [(t.first, t.last) for b in found.buffers for t in b.tensors]
     assert spans == [(-1, 0), (0, 1), (1, 2), (2, 3)]
     assert found.needed == (32, 32, 32)
 

@@ -9,14 +9,14 @@ from support.graphs.graphs import wait
 from support.page.chats import Q4, open_chat, pieces_of
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.llm import decode_loop as decode
-from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculation_times import SpeculationTimes
 
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make batches and rounds independent of the machine's speed: rounds always pay."""
     monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
-    monkeypatch.setattr(Payoff, "loss", None)
+    monkeypatch.setattr(SpeculationTimes, "loss", None)
 
 
 def test_the_texts_are_the_same() -> None:

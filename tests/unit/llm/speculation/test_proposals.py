@@ -16,7 +16,7 @@ from webpte.llm import Generator, speculation
 from webpte.llm.bench import bench_llm
 from webpte.llm.proposals import PromptLookup
 from webpte.llm.speculation import ROWS
-from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculation_times import SpeculationTimes
 
 
 def test_a_lookup_copies_what_followed() -> None:
@@ -67,32 +67,32 @@ def test_a_rest_ends_when_guesses_would_be_right(monkeypatch: pytest.MonkeyPatch
 
 
 def test_rounds_that_do_not_pay_give_way() -> None:
-    payoff = Payoff()
-    payoff.note_plain(8, 8 * 0.01)
+    times = SpeculationTimes()
+    times.note_plain(8, 8 * 0.01)
     for _ in range(9):
-        payoff.note_rounds(7, [0], 0.02)
-    assert payoff.loss is not None
-    assert "a plain step takes 10.0 ms" in payoff.loss
+        times.note_rounds(7, [0], 0.02)
+    assert times.loss is not None
+    assert "a plain step takes 10.0 ms" in times.loss
     for _ in range(9):
-        payoff.note_rounds(7, [7], 0.02)
-    assert payoff.loss is None
+        times.note_rounds(7, [7], 0.02)
+    assert times.loss is None
 
 
 def test_a_draft_that_is_mostly_wrong_proposes_little() -> None:
     for rate, counts in ((0, {1}), (7, {7})):
-        payoff, count = Payoff(), 7
+        times, count = SpeculationTimes(), 7
         for _ in range(30):
-            payoff.note_rounds(count, [min(rate, count)], 0.01 + count * 0.002)
-            count = payoff.best_count(7)
+            times.note_rounds(count, [min(rate, count)], 0.01 + count * 0.002)
+            count = times.best_count(7)
         assert count in counts
 
 
 def test_the_time_of_other_counts_follows_from_measured_ones() -> None:
-    payoff = Payoff()
+    times = SpeculationTimes()
     for count in (7, 7, 3, 7, 3):
-        payoff.note_rounds(count, [1, 1], 2 * (0.004 + count * 0.001))
-    assert payoff._round_seconds(5) == pytest.approx(0.009)
-    assert payoff._round_seconds(1) == pytest.approx(0.005)
+        times.note_rounds(count, [1, 1], 2 * (0.004 + count * 0.001))
+    assert times._round_seconds(5) == pytest.approx(0.009)
+    assert times._round_seconds(1) == pytest.approx(0.005)
 
 
 def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from webpte.errors import (
 )
 from webpte.llm import Generator
 from webpte.llm.speculation import ROWS
-from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculation_times import SpeculationTimes
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -85,7 +85,7 @@ def test_rounds_of_any_length(
             )
             assert 0 < answer.stats.accepted_tokens < answer.stats.proposed_tokens
 
-    monkeypatch.setattr(Payoff, "best_count", lambda _, most: min(most, count))
+    monkeypatch.setattr(SpeculationTimes, "best_count", lambda _, most: min(most, count))
     wait(run())
 
 
@@ -268,5 +268,5 @@ def test_rounds_rest_where_they_do_not_pay(q4: Path, monkeypatch: pytest.MonkeyP
         assert answer.stats.not_speculating == "slow"
         assert answer.stats.accepted_tokens
 
-    monkeypatch.setattr(Payoff, "loss", "slow")
+    monkeypatch.setattr(SpeculationTimes, "loss", "slow")
     wait(run())

@@ -261,7 +261,7 @@ def test_memory_is_that_of_the_program() -> None:
         await look(app)
         (program,) = engine.programs
         report = program.memory("forward")
-        turns = [t for b in report.buffers if b.kind == "activations" for t in b.tenants]
+        turns = [t for b in report.buffers if b.kind == "activations" for t in b.tensors]
         assert len(bars(browser, "even") + bars(browser, "odd")) == len(turns)
         text = text_of(browser)
         assert all(kind in text for kind in report.by_kind)

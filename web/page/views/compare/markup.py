@@ -19,9 +19,9 @@ from page.views.compare.settings import ABSOLUTE, RELATIVE, CompareSettings
 from webpte.inspection.report import (
     CallComparison,
     Comparison,
-    Departure,
     Difference,
     ElementWindow,
+    FirstMismatch,
     NamedArray,
     OutputComparison,
     Tolerance,
@@ -206,7 +206,7 @@ def _tile(title: str, call: CallComparison, off: Difference) -> Html:
 # ---- arrays that differ
 
 
-def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
+def mismatch_card(first: FirstMismatch, tolerance: Tolerance, device: str) -> Html:
     own = first.call.own
     assert own is not None  # it is off
     return h(

@@ -203,7 +203,7 @@ class ComparePanel(Panel):
         age = "" if known.held == session.held() else "Inputs changed: compare again."
         cards = [markup.verdict_card(found, device, age, self.act)]
         if found.first is not None:
-            cards.append(markup.departure_card(found.first, found.tolerance, device))
+            cards.append(markup.mismatch_card(found.first, found.tolerance, device))
         cards += [
             markup.output_card(one, known.files[one.name], found.tolerance, device)
             for one in found.outputs

@@ -10,7 +10,7 @@ from page.shared.html.units import bytes_text, plural, shape_text
 from page.shared.outputs.figures import bar, caption, plot, tile
 from page.views.profile.chart import Bar, chart, thinned
 from webpte.inspection.report import Buffer, MemoryReport
-from webpte.inspection.report.memory import KINDS, Tenant
+from webpte.inspection.report.memory import KINDS, PlacedTensor
 
 SHOWN_LANES = 24  # buffers whose turns are drawn
 SHOWN_BUFFERS = 60  # in the table
@@ -133,7 +133,7 @@ def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
 
 def _turns(report: MemoryReport, ops: Sequence[str]) -> Html | None:
     """Return a row for each buffer with its tensors, from node to node."""
-    lanes = [b for b in report.buffers if b.kind == "activations" and b.tenants]
+    lanes = [b for b in report.buffers if b.kind == "activations" and b.tensors]
     lanes.sort(key=lambda buffer: -buffer.nbytes)
     count = len(report.needed)
     shown = lanes[:SHOWN_LANES]
@@ -155,20 +155,20 @@ def _lane(row: int, buffer: Buffer, count: int, ops: Sequence[str]) -> list[Bar]
     return [
         Bar(
             row,
-            tenant.first + 1,
-            max(1, min(tenant.last, count) - tenant.first + 1),
+            tensor.first + 1,
+            max(1, min(tensor.last, count) - tensor.first + 1),
             "odd" if at % 2 else "even",
-            _tenant_text(tenant, buffer, count, ops),
+            _tensor_text(tensor, buffer, count, ops),
         )
-        for at, tenant in enumerate(buffer.tenants)
+        for at, tensor in enumerate(buffer.tensors)
     ]
 
 
-def _tenant_text(tenant: Tenant, buffer: Buffer, count: int, ops: Sequence[str]) -> str:
-    since = "before the run" if tenant.first < 0 else _node(tenant.first, ops)
-    until = "after the run" if tenant.last >= count else _node(tenant.last, ops)
+def _tensor_text(tensor: PlacedTensor, buffer: Buffer, count: int, ops: Sequence[str]) -> str:
+    since = "before the run" if tensor.first < 0 else _node(tensor.first, ops)
+    until = "after the run" if tensor.last >= count else _node(tensor.last, ops)
     return (
-        f"{tenant.value}: {tenant.dtype} {shape_text(tenant.shape)}, {bytes_text(tenant.nbytes)} "
+        f"{tensor.value}: {tensor.dtype} {shape_text(tensor.shape)}, {bytes_text(tensor.nbytes)} "
         f"at the most, in buffer {buffer.number}, from {since} to {until}"
     )
 
@@ -180,7 +180,7 @@ def _buffers(report: MemoryReport) -> Html:
             f"{buffer.number}",
             buffer.kind,
             bytes_text(buffer.nbytes),
-            plural(len(buffer.tenants), "tensor"),
+            plural(len(buffer.tensors), "tensor"),
             ", ".join(buffer.shared_with) or "-",
         ]
         for buffer in listed[:SHOWN_BUFFERS]

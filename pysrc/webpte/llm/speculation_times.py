@@ -8,7 +8,7 @@ TRIALS = 3  # batches of rounds before a judgement
 GAIN = 1.1  # that another number of guesses must promise: a change interrupts the GPU
 
 
-class Payoff:
+class SpeculationTimes:
     """Measured times of rounds and of plain steps, in seconds, and the tokens that rounds give."""
 
     def __init__(self) -> None:
