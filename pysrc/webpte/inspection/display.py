@@ -1,4 +1,4 @@
-"""Programs and tensors as notebooks show them; the results of `insight` show themselves."""
+"""Tables of programs for notebooks; the results of `inspection` have tables already."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ async def inspect(
 ) -> dict[str, MethodInfo]:
     """Describe the methods of a file without a device; unsupported operators are listed.
 
-    The arguments are those of `load`.
+    The arguments are as for `load`.
     """
     files = [await open_source(file) for file in data]
     contents = await read_contents(await open_source(source, name=name), files, optional)

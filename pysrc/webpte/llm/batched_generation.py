@@ -84,7 +84,7 @@ class BatchSequence:
         self.stats.prefill_tokens = len(self.context) - reused
 
     def restart(self) -> None:
-        """Compute all tokens again, because the slot has lost them; none are coming."""
+        """Compute all tokens again, because the slot has lost them."""
         assert not self.coming
         self.written = 0
 

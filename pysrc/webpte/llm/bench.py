@@ -21,7 +21,7 @@ from webpte.llm import GenerationStats, Generator
 from webpte.llm.generation import ignore_stops
 from webpte.program import Program
 
-WARM_SECONDS = 0.5  # the clocks of an idle GPU are a fifth of a busy one's
+WARM_SECONDS = 0.5  # the clocks of an idle GPU are a fifth of a busy GPU's
 LONG_PROMPT = 4096
 SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 1}
 

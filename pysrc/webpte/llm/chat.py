@@ -233,7 +233,7 @@ class Chat:
     def regenerate(
         self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
     ) -> Reply:
-        """Answer the last question again, with the last answer's options, changed by the given."""
+        """Answer the last question again, with the last answer's options, updated by `options`."""
         turns = self._all_turns()
         count, before = self._requested
         changed: ReplyOptions = {**before, **options}
@@ -243,7 +243,7 @@ class Chat:
     def continue_(
         self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
     ) -> Reply:
-        """Continue the last answer, with its options but for constraints, changed by the given.
+        """Continue the last answer, with its options but for constraints, updated by `options`.
 
         The text is added to the last message; the reply has only the new part.
         """

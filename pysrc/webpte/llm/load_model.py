@@ -42,9 +42,7 @@ async def load(
 ) -> Program:
     """Open a language model's `.pte` and make it ready to run.
 
-    max_context  keep a KV cache of at most so many tokens, which takes less memory than the cache
-    in
-                 the file
+    max_context  keep a KV cache of at most so many tokens, to save memory
     kv_cache     "f16" or "int8" keeps the KV cache in fewer bits than the file, "f32" only if the
                  file has it so
     lora         room for LoRAs of up to this rank, or a `LoraRoom`; see `load_lora`

@@ -33,7 +33,7 @@ from webpte.program import Program
 
 Speculate = Literal["lookup"] | Program | None
 
-ROWS = 8  # tokens in a call that checks guesses, the last sampled one included
+ROWS = 8  # tokens in a call that checks guesses, the last sampled token included
 LEAST_REST, MOST_REST = 8, 128  # plain steps between rounds that do not pay
 PLAIN_TRIAL = 16  # plain steps that are timed, at least
 

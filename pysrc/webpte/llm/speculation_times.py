@@ -72,7 +72,7 @@ class SpeculationTimes:
         known = self._seconds
         low, high = min(known), max(known)
         near = min(known, key=lambda one: abs(one - count))
-        if low == high:  # half of the time may be for proposals: a trial will show
+        if low == high:  # half of the time may be for proposals: trials will show
             each = known[near] / 2 / (near + 1)
         else:
             each = max(0.0, known[high] - known[low]) / (high - low)
@@ -82,6 +82,6 @@ class SpeculationTimes:
 def _smoothed(old: float | None, new: float) -> float:
     """Return a moving average of times, in which an outlier counts as twice the average.
 
-    A batch that was held up comes together with the next one, which then seems to take no time.
+    A batch that was held up comes together with the next batch, which then seems to take no time.
     """
     return new if old is None else old + 0.3 * (min(new, 2 * old) - old)

@@ -173,7 +173,7 @@ class GpuDelegate:
     def select_configs(self, trial: TunedConfigs | None = None) -> None:
         """Lower for the chosen tile configs, or the configs on trial; the caller holds the lock.
 
-        Every run selects its configs anew, so no other run ever sees configs that are on trial.
+        Every run selects its configs again, so no other run ever sees configs that are on trial.
         """
         wanted = self.info.choices if trial is None else trial
         if self._configs is not wanted:

@@ -151,7 +151,7 @@ def stored_bytes(tensor: TensorArg) -> int:
 
 
 def work_of(op: OpDef, args: Args) -> Work:
-    """Return the work of a call at its live shapes; no work for a call that yields a number."""
+    """Return the work of a call at its live shapes; empty for a call that yields a number."""
     if op.scalar is not None:
         return Work(0, 0, None)
     if args.call.parts:

@@ -183,7 +183,7 @@ class Tuner:
 
 
 def tunables_of(label: str, of_call: Sequence[Tunable]) -> Sequence[Tunable]:
-    """Return the tunables of a call that are about a kernel; all, if none names it."""
+    """Return the call's tunables for the kernel in a label, or else all its tunables."""
     named = [tunable for tunable in of_call if label.startswith(tunable.kernel)]
     longest = max((len(tunable.kernel) for tunable in named), default=0)
     return [t for t in named if len(t.kernel) == longest] or of_call

@@ -129,7 +129,7 @@ class DecodeSteps:
         self._log = log
 
     async def submit(self, position: int, steps: int) -> PendingSteps | str:
-        """Submit up to `steps` steps from a position on; return the reason if none can run.
+        """Submit up to `steps` steps from a position on; return the reason if no step can run.
 
         The first step takes the token of the last call that kept its token, or of the last step.
         The number of steps is rounded down to a power of two, of steps that run by the same

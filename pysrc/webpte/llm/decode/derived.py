@@ -56,7 +56,7 @@ async def row_logits_delegate(build: Build, method: Method, rows: int) -> Delega
 
 
 async def token_delegate(build: Build, method: Method, embedding: Method) -> GpuDelegate | str:
-    """Return a delegate that embeds tokens and decodes them, or the reason why there is none.
+    """Return a delegate that embeds tokens and decodes them, or the reason why that is impossible.
 
     The delegate shares the state of the method that takes embeddings, and takes turns with it.
     """

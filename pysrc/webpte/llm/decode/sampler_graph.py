@@ -52,7 +52,7 @@ class SamplerKind:
             return cls(top_logprobs=top_logprobs, rows=rows)
         if settings.penalized and context is None:
             return None
-        # The last sampled token needs a place in the history, but none in the cache.
+        # The last sampled token needs a place in the history, but no place in the cache.
         room = context + 1 if settings.penalized and context is not None else 0
         return cls(True, *settings.flags, room, masked, top_logprobs, rows)
 

@@ -15,7 +15,7 @@ from webpte.engine.graph.graph import Call, Graph, Tensor, Value
 
 
 def token_graph(embedding: Graph, decoder: Graph) -> Graph | str:
-    """Return a graph of both, or why there is none; ids of the decoder's values stay.
+    """Return a graph of both, or why they cannot be joined; ids of the decoder's values stay.
 
     Inputs: the inputs of the embedding (tokens), then the inputs of the decoder but for the
     embeddings.
