@@ -323,7 +323,7 @@ class KVSession:
             return await steps.sample(self.position, allowed)
 
     async def submit(self, steps: DecodeSteps, position: int, count: int) -> PendingSteps | str:
-        """Submit up to `count` decode steps from a position on; return the reason if no step can run.
+        """Submit up to `count` decode steps from a position on, or return why no step can run.
 
         The first step takes the token that the last call sampled.
         """

@@ -39,7 +39,7 @@ BY_ROWS = ELEMENTWISE | {
 
 
 def row_logits(graph: Graph, rows: int) -> Graph | str:
-    """Return a graph for up to `rows` tokens that gives the logits of each, or why it is impossible.
+    """Return a graph for up to `rows` tokens that gives the logits of each, or why not.
 
     The graph's first input are tokens [1, rows] and its only output has a row for each of them; all
     value ids of the graph keep their meaning.
