@@ -13,7 +13,7 @@ from support.graphs.graphs import chain, wait
 from support.harness.texts import BYTES, tokenizer_path
 from support.write.pte_writer import GraphWriter, write_ptd, write_pte
 from webpte import errors
-from webpte_host.base.errors import HostError
+from webpte.errors import InputError
 from webpte_serve.api.load_models import open_model
 
 ADD = "aten.add.Tensor"
@@ -76,7 +76,7 @@ def test_the_error_is_still_what_it_was(tmp_path: Path) -> None:
 def test_a_model_of_the_api_is_named(asked: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "odd.pte").write_bytes(WHOLE[:20])
     (tmp_path / "tokenizer.json").write_bytes(tokenizer_path(BYTES).read_bytes())
-    with pytest.raises(HostError) as caught:
+    with pytest.raises(InputError) as caught:
         wait(open_model(f"{asked}{tmp_path / 'odd.pte'}", "numpy", 1, 1))
     assert str(caught.value).startswith(told)
     assert str(caught.value).count("odd") == 1

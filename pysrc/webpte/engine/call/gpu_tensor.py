@@ -167,8 +167,12 @@ class GpuTensor:
 
     def _repr_html_(self) -> str:
         place = "destroyed" if self.destroyed else self.device.info.kind
-        told = f"{self.dtype}, shape {list(self.shape)}, {self.nbytes:,} bytes, {place}"
-        return f"<p>A tensor on the GPU: {told}</p>"
+        shape = "×".join(map(str, self.shape)) or "scalar"
+        row = {"elements": self.dtype, "shape": shape, "bytes": f"{self.nbytes:,}", "place": place}
+        heads = "".join(f"<th>{heading}</th>" for heading in row)
+        cells = "".join(f"<td>{value}</td>" for value in row.values())
+        caption = "<caption>A tensor on the GPU</caption>"
+        return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody><tr>{cells}</tr></tbody></table>"
 
 
 # The runtime's access to tensors: no part of the public API
