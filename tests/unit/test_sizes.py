@@ -16,25 +16,19 @@ from webpte_host.base.layout import ROOT
 BUDGET = {
     "pysrc/webpte/engine": 41_000,
     "pysrc/webpte/llm": 14_500,
-    "pysrc/webpte/tasks": 9_000,
+    "pysrc/webpte/tasks": 9_500,  # with the forms of tasks, which were the page's
     "web/page": 27_000,
-    "tests": 111_000,
+    "tests": 111_500,
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.
 LONGER = {
-    "pysrc/webpte/engine/gpu/native/device.py:NativeDevice": 310,
-    "pysrc/webpte/engine/run/delegate.py:GpuDelegate": 308,
-    "pysrc/webpte/engine/run/method.py:Method": 326,
-    "pysrc/webpte/program.py:Program": 359,
-    "pysrc/webpte/llm/decode/batched_graph.py:_Rewriter": 302,
-    "pysrc/webpte/llm/kv_session.py:KVSession": 367,
-    "web/page/app.py:App": 318,
-    "web/page/controllers/open_controller.py:OpenController": 327,
-    "web/page/controllers/run_controller.py:RunController": 367,
-    "web/page/views/chat/panel.py:ChatPanel": 352,
-    "web/page/views/documents/panel.py:DocumentsPanel": 338,
-    "web/page/views/graph/panel.py:GraphPanel": 343,
+    "pysrc/webpte/engine/run/method.py:Method": 312,
+    "web/page/views/graph/panel.py:GraphPanel": 330,
+    "web/page/views/chat/panel.py:ChatPanel": 337,
+    "web/page/views/documents/panel.py:DocumentsPanel": 329,
+    "web/page/sections/open/controller.py:OpenController": 307,
+    "web/page/sections/run/controller.py:RunController": 353,
 }
 # Above these numbers a file or folder may have two subjects: the run prints a warning.
 FILE_LINES, FOLDER_FILES = 500, 25
@@ -65,7 +59,7 @@ def large(root: Path) -> list[str]:
 
 
 def long_classes(root: Path) -> dict[str, int]:
-    """Return the lines of the classes above the limit, by file and name."""
+    """Return the lines of the classes above the limit without docstrings, by file and name."""
     found = {}
     for path in (path for top in TOPS for path in (root / top).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -73,8 +67,22 @@ def long_classes(root: Path) -> dict[str, int]:
             place = path.relative_to(root).as_posix()
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.ClassDef):
-                    found[f"{place}:{node.name}"] = (node.end_lineno or 0) - node.lineno + 1
+                    found[f"{place}:{node.name}"] = _span(node) - _docstring_lines(node)
     return {name: count for name, count in found.items() if count > CLASS_LINES}
+
+
+def _span(node: ast.ClassDef | ast.Expr) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _docstring_lines(node: ast.ClassDef) -> int:
+    """Count the lines of texts that stand alone: the docstrings of a class and its methods."""
+    alone = (one for one in ast.walk(node) if isinstance(one, ast.Expr))
+    return sum(
+        _span(one)
+        for one in alone
+        if isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
+    )
 
 
 @pytest.mark.parametrize("shelf", BUDGET)

@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_told() -> None:
 
 def test_a_program_without_room_says_so() -> None:
     async def script(_program: webpte.Program, trainer: LoraTrainer) -> None:
-        with pytest.raises(InputError, match="load it with lora=4"):
+        with pytest.raises(InputError, match="lora=4"):
             await trainer.use()
 
     trained(script, lora=None)

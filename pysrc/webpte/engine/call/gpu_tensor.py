@@ -172,7 +172,8 @@ class GpuTensor:
         heads = "".join(f"<th>{heading}</th>" for heading in row)
         cells = "".join(f"<td>{value}</td>" for value in row.values())
         caption = "<caption>A tensor on the GPU</caption>"
-        return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody><tr>{cells}</tr></tbody></table>"
+        head, body = f"<thead><tr>{heads}</tr></thead>", f"<tbody><tr>{cells}</tr></tbody>"
+        return f"<table>{caption}{head}{body}</table>"
 
 
 # The runtime's access to tensors: no part of the public API
