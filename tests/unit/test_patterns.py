@@ -29,6 +29,7 @@ from webpte.llm.text import ChatTemplate, load_tokenizer
 from webpte.tasks.retrieval import read_document
 from webpte.tasks.retrieval.documents import Document
 from webpte.tasks.retrieval.passages import cut_document
+from webpte_host.commands import near
 
 ROOT = Path(__file__).parent.parent.parent
 # Patterns that are made of values, each with examples that it may be.
@@ -38,6 +39,7 @@ MADE = {
     "'|'.join(map(re.escape, pictures))": (r"<image>|<img>",),
     "f'({kept})'": (r"([^abc])",),
     "'|'.join(sorted(added, key=len, reverse=True)) or '(?!)'": (r"<end>|<e>",),
+    "pattern": tuple(path for path, _ in near.RULES),  # of paths in a checkout
     "f'^deb (?:\\\\[(.*)\\\\] )?(\\\\S+) {codename} '": (r"^deb (?:\[(.*)\] )?(\S+) sid ",),
 }
 SHORT, LONG = 128, 1024  # characters

@@ -24,26 +24,23 @@ _RUN = ("tests/unit/", "tests/native/", "tests/browser/", "tests/firefox/")
 _OPS = "pysrc/webpte/engine/ops"
 # A changed path, and the tests that follow it. The groups of the path are parts of their paths.
 RULES = (
-    (re.compile(r"\w.*\.py"), "tests/unit/test_architecture.py tests/unit/test_sizes.py"),
-    (
-        re.compile(r"(?:.*/)?(\w+)\.(?:py|js|wgsl)"),
-        "tests/unit/**/test_{0}.py tests/native/**/test_{0}.py",
-    ),
-    (re.compile(r"pysrc/webpte/(.+)/\w+\.py"), "tests/unit/{0}/test_*.py"),
-    (re.compile(r"pysrc/webpte_(\w+/(?:.*/)?)\w+\.py"), "tests/unit/{0}test_*.py"),
-    (re.compile(r"wgsl/(.+)/\w+\.wgsl"), "tests/unit/engine/ops/{0}/test_*.py"),
-    (re.compile(r"pysrc/webpte/engine/ops/.*"), "tests/unit/engine/ops/test_reference.py"),
-    (re.compile(r"wgsl/.*"), "tests/unit/engine/plan/test_shaders.py"),
-    (re.compile(r"pysrc/webpte/engine/gpu/webgpu/.*"), "tests/browser/device/test_conformance.py"),
-    (re.compile(r"pysrc/webpte/engine/browser/.*"), "tests/browser/storage/test_library.py"),
-    (re.compile(r"pysrc/webpte/tasks/.*"), "tests/unit/tasks/test_tasks.py"),
-    (re.compile(r"web/page/views/(\w+)/.*"), "tests/unit/web/views/test_{0}*.py"),
-    (re.compile(r"web/page/views/(\w+)/.*"), "tests/browser/views/test_{0}_view.py"),
-    (re.compile(r"web/(?!page/views/|npm/).*"), "tests/browser/page/test_start.py"),
-    (re.compile(r"web/npm/.*"), "tests/unit/npm/test_*.py tests/browser/programs/test_npm.py"),
-    (re.compile(r"(?:docs/.*|\w+)\.md"), "tests/unit/docs/test_*.py"),
-    (re.compile(r"pyproject\.toml"), "tests/unit/host/site/test_wheel.py"),
-    (re.compile(r"serve\.py"), "tests/unit/host/test_cli.py"),
+    (r"\w.*\.py", "tests/unit/test_architecture.py tests/unit/test_sizes.py"),
+    (r"(?:.*/)?(\w+)\.(?:py|js|wgsl)", "tests/unit/**/test_{0}.py tests/native/**/test_{0}.py"),
+    (r"pysrc/webpte/(.+)/\w+\.py", "tests/unit/{0}/test_*.py"),
+    (r"pysrc/webpte_(\w+/(?:.*/)?)\w+\.py", "tests/unit/{0}test_*.py"),
+    (r"wgsl/(.+)/\w+\.wgsl", "tests/unit/engine/ops/{0}/test_*.py"),
+    (rf"{_OPS}/.*", "tests/unit/engine/ops/test_reference.py"),
+    (r"wgsl/.*", "tests/unit/engine/plan/test_shaders.py"),
+    (r"pysrc/webpte/engine/gpu/webgpu/.*", "tests/browser/device/test_conformance.py"),
+    (r"pysrc/webpte/engine/browser/.*", "tests/browser/storage/test_library.py"),
+    (r"pysrc/webpte/tasks/.*", "tests/unit/tasks/test_tasks.py"),
+    (r"web/page/views/(\w+)/.*", "tests/unit/web/views/test_{0}*.py"),
+    (r"web/page/views/(\w+)/.*", "tests/browser/views/test_{0}_view.py"),
+    (r"web/(?!page/views/|npm/).*", "tests/browser/page/test_start.py"),
+    (r"web/npm/.*", "tests/unit/npm/test_*.py tests/browser/programs/test_npm.py"),
+    (r"(?:docs/.*|\w+)\.md", "tests/unit/docs/test_*.py"),
+    (r"pyproject\.toml", "tests/unit/host/site/test_wheel.py"),
+    (r"serve\.py", "tests/unit/host/test_cli.py"),
 )
 _BY_RULES_ALONE = {".md", ".js", ".mjs", ".css", ".html"}
 
@@ -133,7 +130,7 @@ def _is_test(path: str) -> bool:
 
 def _by_rules(root: Path, path: str) -> Iterator[str]:
     for pattern, tests in RULES:
-        if match := pattern.fullmatch(path):
+        if match := re.fullmatch(pattern, path):
             for test in tests.format(*match.groups()).split():
                 yield from (found.relative_to(root).as_posix() for found in root.glob(test))
 
