@@ -23,7 +23,7 @@ from webpte_serve.openai import Client, Model, answers
 
 SHORT = 0.1  # seconds, in place of the limits
 PATH = "/v1/completions"
-BODY = {"model": "tiny", "prompt": "a", "max_tokens": 100}
+BODY = {"model": "tiny", "prompt": "a", "max_tokens": 100, "temperature": 0}
 
 
 @asynccontextmanager
