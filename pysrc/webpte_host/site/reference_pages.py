@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,8 @@ def write_reference(out: Path) -> None:
     from pdoc import render
 
     render.configure(template_directory=TEMPLATES, search=False, show_source=False)
+    for name in MODULES:  # pages have the short names that users import
+        import_module(name).__name__ = name
     first, *others = MODULES
     # Only the named modules of the package.
     pdoc.pdoc(first, rf"!{first}\..*", *others, output_directory=out)

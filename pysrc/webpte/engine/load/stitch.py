@@ -166,8 +166,7 @@ class _Stitcher:
         joined = run.join(self._needed(run))
         dynamic = any(isinstance(value, SymIntValue) for value in joined.graph.values)
         # With SymInts, live sizes before the first call can be smaller than the sizes in the file.
-        # Where
-        # the host sets SymInts, calls that cannot be lowered yet are lowered with that call.
+        # Where the host sets SymInts, calls that cannot be lowered yet are lowered with that call.
         known = dynamic and not host_sets_symints(joined.graph)
         return None if known and not _lowers(joined.graph, self._device) else joined
 
