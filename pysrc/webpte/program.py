@@ -229,10 +229,6 @@ class Program:
         self._log.check_open()
         return Subject(self.name, self.origin, self._build, self._contents)
 
-    @property
-    def _methods(self) -> dict[str, Method]:
-        return self._build.methods
-
     async def profile(self, method: str = "forward", *inputs: Any) -> list[tuple[str, float]]:
         """Run a method once; return the steps in order, each with its microseconds.
 
@@ -266,7 +262,7 @@ class Program:
     @property
     def kernels(self) -> frozenset[str]:
         """The kernels compiled so far, each with a digest of its text and constants."""
-        return inspecting.kernels(self._subject())
+        return inspecting.kernels(self._build)
 
     def graph(self, method: str = "forward", stage: str = "planned") -> MethodGraph:
         """Return the graph of a method: calls, values between them, repeated blocks.

@@ -231,9 +231,9 @@ def memory(subject: Subject, method: str = "forward") -> MemoryReport:
     return build_memory_report(graph, info.kind, info.limits, gpu.pop(method), calls, gpu)
 
 
-def kernels(subject: Subject) -> frozenset[str]:
+def kernels(build: Build) -> frozenset[str]:
     """Return the kernels compiled so far, each with a digest of its text and constants."""
-    factories = [delegate.factory for delegate in subject.build.gpu_delegates]
+    factories = [delegate.factory for delegate in build.gpu_delegates]
     return frozenset(spec.name for factory in factories for spec in factory.pipelines)
 
 

@@ -41,9 +41,7 @@ async def tune(
     rest      seconds that are left to other calls after each candidate
     """
     chosen = programs or tuple(each for each in LOADED if can_tune(each._subject()))
-    found = [
-        (each, name) for each in chosen for name in each.methods if remembers(each._subject(), name)
-    ]
+    found = [(each, name) for each in chosen for name in each.methods if _has_run(each, name)]
     if not found:
         raise InputError(
             "nothing to tune: load a program on a GPU that offers timestamps, and run it first"

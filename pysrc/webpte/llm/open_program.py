@@ -13,10 +13,14 @@ OPTIONS = frozenset({"max_context", "kv_cache", "lora", "training"})
 async def open_program(source: Any, **loading: Any) -> Program:
     """Load a program with the options of `webpte.load` and `webpte.llm.load`.
 
-    Without options of language models (None, False and 0 count as absent), their modules are not
+    Without options of language models (None and False count as absent), their modules are not
     imported.
     """
-    given = {name: value for name, value in loading.items() if name not in OPTIONS or value}
+    given = {
+        name: value
+        for name, value in loading.items()
+        if name not in OPTIONS or not (value is None or value is False)  # 0 is refused, not absent
+    }
     if not given.keys() & OPTIONS:
         return await load_program(source, **given)
     from webpte.llm.load_model import load
