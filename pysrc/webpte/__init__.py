@@ -34,7 +34,8 @@ from webpte.inspection.forecast import forecast
 from webpte.inspection.inspect_file import inspect
 from webpte.inspection.tune.tuning import Tuning
 from webpte.inspection.tune_programs import tune
-from webpte.program import Program, load
+from webpte.loading import load
+from webpte.program import Program
 
 if TYPE_CHECKING:
     from webpte import llm, tasks, training

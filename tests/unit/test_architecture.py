@@ -41,7 +41,7 @@ ORDER = (
     *("engine.format", "engine.graph"),
     *("engine.ops", "engine.portable", "engine.rewrite", "engine.plan"),
     *("engine.browser", "engine.gpu", "engine.open", "engine.call", "engine.load", "engine.run"),
-    *("inspection", "program", "llm", "tasks", "training", "webpte"),
+    *("inspection", "program", "loading", "llm", "tasks", "training", "webpte"),
 )
 # Each package of pysrc, and those that it may import.
 PACKAGES: dict[str, set[str]] = {

@@ -11,8 +11,8 @@ from webpte.llm.cache.pack_cache import fit_caches
 from webpte.llm.lora.branches import with_room
 from webpte.llm.lora.program_loras import give_room
 from webpte.llm.lora.slots import LoraRoom, LoraSlots
+from webpte.loading import load as load_program
 from webpte.program import Program
-from webpte.program import load as load_program
 
 
 class _Preparation:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from webpte.loading import load as load_program
 from webpte.program import Program
-from webpte.program import load as load_program
 
 OPTIONS = frozenset({"max_context", "kv_cache", "lora", "training"})
 

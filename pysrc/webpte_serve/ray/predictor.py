@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ClosedError, DeviceLostError, InputError, NoWebGPUError
-from webpte.program import Program, load
+from webpte.loading import load
+from webpte.program import Program
 from webpte_serve.ray.loop_thread import LoopThread
 from webpte_serve.ray.row_calls import RowCall, RowMethod
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from webpte import errors
-from webpte import program as program_module
+from webpte import errors, loading, program
 from webpte.engine.gpu.device import PlanRun, Transfer
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 
@@ -47,5 +46,6 @@ def share_losable(monkeypatch: pytest.MonkeyPatch) -> list[Losable]:
             made.append(Losable())
         return made[-1]
 
-    monkeypatch.setattr(program_module, "shared_device", shared_device)
+    for module in (loading, program):
+        monkeypatch.setattr(module, "shared_device", shared_device)
     return made

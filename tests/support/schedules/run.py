@@ -303,11 +303,8 @@ def spoiled(arrays: list[np.ndarray], bad: str) -> list[Any]:
 @contextmanager
 def in_runtime(name: str, value: Any) -> Iterator[None]:
     """A patch: `name` has another value in all modules of the runtime."""
-    modules = [
-        m
-        for key, m in sys.modules.items()
-        if key.startswith(("webpte.engine.", "webpte.llm.decode"))
-    ]
+    packages = ("webpte.engine.", "webpte.program", "webpte.loading", "webpte.llm.decode.")
+    modules = [m for key, m in sys.modules.items() if key.startswith(packages)]
     users = [module for module in modules if hasattr(module, name)]
     assert users, name
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.graphs.graphs import chain, wait
 from support.write.pte_writer import write_pte
-from webpte import program as program_module
+from webpte import loading
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.load.program_file import read_contents as read
 from webpte.errors import FaultyDeviceError
@@ -38,8 +38,8 @@ class SlowTest:
             self.events.append("read")
             return contents
 
-        monkeypatch.setattr(program_module, "shared_device", self._open)
-        monkeypatch.setattr(program_module, "read_contents", read_contents)
+        monkeypatch.setattr(loading, "shared_device", self._open)
+        monkeypatch.setattr(loading, "read_contents", read_contents)
 
     async def _open(self, name: str) -> SimulatedDevice:
         self.events.append("test begins")
