@@ -38,7 +38,7 @@ class Import:
 # may import units before it; circles between the folders inside of a unit have a test of their own.
 ORDER = (
     *("_names", "errors", "engine.files", "engine.dtypes", "engine.shapes"),
-    *("engine.format", "engine.graph"),
+    *("engine.format", "engine.graph", "engine.xnnpack"),
     *("engine.ops", "engine.portable", "engine.rewrite", "engine.plan"),
     *("engine.browser", "engine.gpu", "engine.open", "engine.call", "engine.load", "engine.run"),
     *("inspection", "program", "loading", "llm", "tasks", "training", "webpte"),

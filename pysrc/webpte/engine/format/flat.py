@@ -47,8 +47,10 @@ U16: struct.Struct = packer.uint16
 U32: struct.Struct = packer.uint32
 U64: struct.Struct = packer.uint64
 I8: struct.Struct = packer.int8
+I16: struct.Struct = packer.int16
 I32: struct.Struct = packer.int32
 I64: struct.Struct = packer.int64
+F32: struct.Struct = packer.float32
 F64: struct.Struct = packer.float64
 
 EnumT = TypeVar("EnumT", bound=IntEnum)
@@ -153,6 +155,9 @@ class FlatTable:
     def i8(self, slot: int, name: str, default: int = 0) -> int:
         return self._integer(slot, name, I8, default)
 
+    def i16(self, slot: int, name: str, default: int = 0) -> int:
+        return self._integer(slot, name, I16, default)
+
     def i32(self, slot: int, name: str, default: int = 0) -> int:
         return self._integer(slot, name, I32, default)
 
@@ -162,6 +167,11 @@ class FlatTable:
     def f64(self, slot: int, name: str) -> float:
         at = self._field(slot, 8, name)
         value: float = F64.unpack_from(self.buffer.data, at)[0] if at != self.at else 0.0
+        return value
+
+    def f32(self, slot: int, name: str) -> float:
+        at = self._field(slot, 4, name)
+        value: float = F32.unpack_from(self.buffer.data, at)[0] if at != self.at else 0.0
         return value
 
     def boolean(self, slot: int, name: str) -> bool:
@@ -194,6 +204,10 @@ class FlatTable:
                 f"{self.where}.{name}", "the string is not UTF-8", start + error.start
             ) from None
 
+    def has(self, slot: int, name: str) -> bool:
+        """Return whether a field is in the file, even if its value is the default."""
+        return self._field(slot, 0, name) != self.at
+
     def span(self, slot: int, name: str) -> Span:
         """Return the span of a byte vector in the file; an absent vector is an empty span."""
         start, count = self._vector(slot, 1, name)
@@ -214,10 +228,11 @@ class FlatTable:
         self.buffer.charge(count * codec.size, self.where, start)
         return struct.unpack_from(f"<{count}{codec.format[-1]}", self.buffer.data, start)
 
-    def floats(self, slot: int, name: str) -> tuple[float, ...]:
-        start, count = self._vector(slot, 8, name)
-        self.buffer.charge(count * 8, self.where, start)
-        return struct.unpack_from(f"<{count}d", self.buffer.data, start)
+    def floats(self, slot: int, name: str, codec: struct.Struct = F64) -> tuple[float, ...]:
+        """Read a vector of floats; `codec` is F32 or F64."""
+        start, count = self._vector(slot, codec.size, name)
+        self.buffer.charge(count * codec.size, self.where, start)
+        return struct.unpack_from(f"<{count}{codec.format[-1]}", self.buffer.data, start)
 
     def indices(
         self, slot: int, name: str, codec: struct.Struct, limit: int, what: str, least: int = 0

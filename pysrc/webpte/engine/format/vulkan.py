@@ -235,11 +235,18 @@ async def read_delegate(region: Region) -> VkDelegate:
 
 def parse_header(head: bytes, blob_size: int, base: int) -> DelegateHeader:
     """Parse the first 30 bytes of a blob; `base` is the blob's offset in the file."""
+    return parse_parts(head, blob_size, base, "a Vulkan delegate", MAGIC)
+
+
+def parse_parts(
+    head: bytes, blob_size: int, base: int, kind: str, expected: bytes
+) -> DelegateHeader:
+    """Parse a header, which Vulkan's and XNNPACK's delegates have alike but for the magic."""
     if len(head) < HEADER.size:
         raise FormatError(f"a delegate of {blob_size} bytes has no room for its header", base)
     _, magic, length, start, size, constants_start, constants_size = HEADER.unpack_from(head)
-    if magic != MAGIC:
-        raise FormatError(f"not a Vulkan delegate: magic {magic!r}, not {MAGIC!r}", base + 4)
+    if magic != expected:
+        raise FormatError(f"not {kind}: magic {magic!r}, not {expected!r}", base + 4)
     if length < HEADER.size:
         raise FormatError(f"a delegate header of {length} bytes lacks its fields", base + 8)
     if size == 0 or start < length or start + size > blob_size:

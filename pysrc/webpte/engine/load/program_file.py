@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from webpte.engine.call.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.engine.dtypes import dtype_of_program
 from webpte.engine.files.source import ByteSource, Region, naming
-from webpte.engine.format import pte
+from webpte.engine.format import pte, vulkan, xnnpack
 from webpte.engine.format.bundled import BundledCase, is_bundle, parse_bundle
 from webpte.engine.format.program import (
     Allocation,
-    BackendDelegate,
     DelegateCall,
     Dynamism,
     EValue,
@@ -27,13 +26,14 @@ from webpte.engine.format.program import (
 from webpte.engine.format.program import ProgramFile as FileProgram
 from webpte.engine.format.ptd import read_ptd
 from webpte.engine.format.shared import ScalarType
-from webpte.engine.format.vulkan import read_delegate
 from webpte.engine.graph.graph import Graph, Tensor, Value, build_graph
 from webpte.engine.open.open_source import open_bytes
 from webpte.engine.portable import lookup_kernel
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.rewrite.passes import scale_after_norms, tie_buffer_outputs
 from webpte.engine.rewrite.validate import unsupported_ops
+from webpte.engine.xnnpack.lowering import End, lower_graph
+from webpte.engine.xnnpack.nodes import NODES
 from webpte.errors import FormatError, GraphError, SourceError
 
 # Methods that few callers need, each with the method that marks a file with them; such methods are
@@ -42,7 +42,9 @@ OPTIONAL_METHODS = {"learn": "get_lora"}
 # with the output, which is passed twice
 WHOLE, WHOLE_ARGS = Operator("llama::sdpa_with_kv_cache", "out"), 13
 UPDATE, ATTENTION = Operator("llama::update_cache", "out"), Operator("llama::custom_sdpa", "out")
-BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
+VULKAN = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
+XNNPACK = "XnnpackBackend"
+BACKENDS = (VULKAN, XNNPACK)
 
 
 @dataclass(frozen=True)
@@ -122,10 +124,8 @@ async def _read_methods(
             continue
         if plan.name in methods:
             raise FormatError(f"two methods are called {plan.name!r}", 0)
-        graphs = tuple(
-            [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
-        )
-        fitted = _without_unused_inputs(split_attention(plan), graphs)
+        taken, graphs = await _read_graphs(source, program, plan, named)
+        fitted = _without_unused_inputs(split_attention(taken), graphs)
         fitted, graphs = _in_order(fitted, _tie_buffers(fitted, graphs))
         methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
     return methods
@@ -143,14 +143,58 @@ async def _unbundled(
     return open_bytes(program, source.name), bundle.cases
 
 
-async def _read_graph(
-    source: ByteSource, program: FileProgram, delegate: BackendDelegate, named: dict[str, Region]
-) -> Graph | None:
-    if delegate.id != BACKEND:
-        return None
-    span = program.delegate_span(delegate)
-    blob = await read_delegate(Region(source, span.offset, span.size))
-    return scale_after_norms(build_graph(blob, source, named))
+async def _read_graphs(
+    source: ByteSource, program: FileProgram, plan: ExecutionPlan, named: dict[str, Region]
+) -> tuple[ExecutionPlan, tuple[Graph | None, ...]]:
+    """Read the graphs of a method's delegates, and fit the calls to graphs with fewer arguments."""
+    graphs: list[Graph | None] = []
+    for index, delegate in enumerate(plan.delegates):
+        span = program.delegate_span(delegate) if delegate.id in BACKENDS else None
+        if span is None:
+            graphs.append(None)
+            continue
+        region = Region(source, span.offset, span.size)
+        if delegate.id == VULKAN:
+            blob = await vulkan.read_delegate(region)
+            graphs.append(scale_after_norms(build_graph(blob, source, named)))
+            continue
+        call = _first_call(plan, index)
+        if call is None:  # nothing says which tensors the delegate takes, and nothing needs it
+            graphs.append(None)
+            continue
+        ends = [_end(plan, value) for value in call.args]
+        xnn = await xnnpack.read_delegate(region)
+        lowered = await lower_graph(xnn, source, named, ends, NODES)
+        graphs.append(lowered.graph)
+        places = (*lowered.inputs, *lowered.outputs)
+        plan = _with_arguments(plan, index, places)
+    return plan, tuple(graphs)
+
+
+def _first_call(plan: ExecutionPlan, index: int) -> DelegateCall | None:
+    calls = (i for i in plan.instructions if isinstance(i, DelegateCall))
+    return next((call for call in calls if call.delegate_index == index), None)
+
+
+def _end(plan: ExecutionPlan, index: int) -> End | None:
+    value = plan.values[index]
+    return End(value.sizes, value.dim_order) if isinstance(value, TensorMeta) else None
+
+
+def _with_arguments(plan: ExecutionPlan, index: int, places: Sequence[int]) -> ExecutionPlan:
+    """Keep the arguments at `places` in the calls of a delegate, in that order."""
+
+    def fitted(call: Instruction) -> Instruction:
+        if not isinstance(call, DelegateCall) or call.delegate_index != index:
+            return call
+        if len(call.args) <= max(places, default=-1):
+            raise GraphError(
+                f"delegate {index} is called with {len(call.args)} values, and takes {places}"
+            )
+        return replace(call, args=tuple(call.args[place] for place in places))
+
+    chains = tuple(tuple(map(fitted, chain)) for chain in plan.chains)
+    return replace(plan, chains=chains)
 
 
 def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
@@ -309,6 +353,7 @@ def described(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
     kernels = Counter(
         plan.operators[i.op_index].full_name for i in instructions if isinstance(i, KernelCall)
     )
+    delegates = [delegate.id for delegate in plan.delegates]
     missing = Counter({name: n for name, n in kernels.items() if lookup_kernel(name) is None})
     return MethodInfo(
         name=plan.name,
@@ -320,7 +365,7 @@ def described(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
         constants=_describe_constants([graph for graph in graphs if graph is not None]),
         is_constant=not instructions,
         keeps_state=_keeps_state(called, kernels),
-        foreign=dict(Counter(one.id for one in plan.delegates if one.id != BACKEND).most_common()),
+        foreign=dict(Counter(name for name in delegates if name not in BACKENDS).most_common()),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from webpte.engine.load.program_file import BACKEND, Contents
+from webpte.engine.load.program_file import BACKENDS, Contents
 from webpte.errors import ForeignDelegateError, UnsupportedOpError
 
 _CACHE = (
@@ -29,7 +29,7 @@ def check_supported(contents: Contents) -> None:
     """Raise an error with everything that could not run, before anything is allocated."""
     for method in contents.methods.values():
         for delegate in method.plan.delegates:
-            if delegate.id != BACKEND:
+            if delegate.id not in BACKENDS:
                 told = _foreign_message(method.info.name, delegate.id)
                 raise ForeignDelegateError(f"{contents.source.name}: {told}")
     missing: Counter[str] = Counter()

@@ -1,0 +1,1 @@
+"""The lowering of XNNPACK delegates to graphs of webpte's operators."""

@@ -1,0 +1,272 @@
+"""Lowering of products of matrices, of softmax, and of changes between types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.format.xnnpack import (
+    DataType,
+    PerBlock,
+    PerRow,
+    PerTensor,
+    XnnNode,
+    XnnTensor,
+)
+from webpte.engine.graph.graph import Constant, Tensor
+from webpte.engine.shapes import Dims
+from webpte.engine.xnnpack.constants import in_memory, relaid, widened
+from webpte.engine.xnnpack.elementwise import compute_clamped
+from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering, Rows
+from webpte.engine.xnnpack.quantized import lower_table, params, quantized_limits
+from webpte.engine.xnnpack.spatial import cast_constant, requantization, weight_zero
+from webpte.errors import GraphError
+
+TRANSPOSED = 1  # flag of weights [in, out], and of a product with the second matrix transposed
+FLATTENS = 4  # flag of a layer that makes a matrix of its input
+FLOAT = DTYPES["float32"]
+FOUR_BITS = (DataType.QCINT4, DataType.QBINT4)
+
+
+def lower_linear(lowering: Lowering, node: XnnNode) -> None:
+    x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
+    bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
+    if node.integers["flags"] & FLATTENS:
+        raise GraphError("a layer that makes a matrix of its input is not supported")
+    if len(weight.dims) != 2:
+        raise GraphError(f"weights {list(weight.dims)}; they are a matrix")
+    rows = lowering.dynamic.get(x.id)
+    if rows is None and x.quantizes_input:
+        rows = quantize_rows(lowering, x)
+    if isinstance(x.quantization, PerTensor) and rows is None:
+        _lower_q8(lowering, node, x, weight, bias, out)
+    elif rows is not None:
+        _lower_dynamic(lowering, node, rows, weight, bias, out)
+    elif weight.quantization is not None:
+        _lower_weight_only(lowering, node, x, weight, bias, out)
+    else:
+        matrix = _float_weights(lowering, node, weight, lowering.dtype(x).name)
+        addend = None if bias is None else cast_constant(lowering, bias, lowering.dtype(x).name)
+        args = (lowering.plain(x), matrix, addend)
+        compute_clamped(lowering, node, out, "aten.linear.default", args)
+
+
+def _float_weights(lowering: Lowering, node: XnnNode, weight: XnnTensor, dtype: str) -> Tensor:
+    """Return weights [out, in] in the dtype of the input."""
+    if not node.integers["flags"] & TRANSPOSED:
+        return cast_constant(lowering, weight, dtype)
+    if weight.constant is None:
+        return lowering.held(weight, (1, 0)).tensor
+    source = lowering.dtype(weight).name
+    constant = relaid(lowering.constant(weight), weight.dims, (1, 0), source, dtype)
+    return lowering.writer.new_tensor(DTYPES[dtype], weight.dims[::-1], constant)
+
+
+def _lower_q8(
+    lowering: Lowering,
+    node: XnnNode,
+    x: XnnTensor,
+    weight: XnnTensor,
+    bias: XnnTensor | None,
+    out: XnnTensor,
+) -> None:
+    """Append a layer of 8-bit values, which is requantized with XNNPACK's rounding."""
+    turned = bool(node.integers["flags"] & TRANSPOSED)
+    if weight.datatype in FOUR_BITS or not isinstance(out.quantization, PerTensor):
+        lowering.refuse(node, f"of 8 bits with {weight.datatype.name}")
+        return
+    channels = weight.dims[1] if turned else weight.dims[0]
+    matrix = lowering.plain(weight)
+    if turned:
+        name = lowering.dtype(weight).name
+        constant = relaid(lowering.constant(weight), weight.dims, (1, 0), name, name)
+        matrix = lowering.writer.new_tensor(lowering.dtype(weight), weight.dims[::-1], constant)
+    scale = requantization(lowering, x, weight, out, channels)
+    lowering.compute(
+        out,
+        "webpte.q8_linear.default",
+        (
+            *(lowering.plain(x), params(x).zero_point, matrix, weight_zero(weight), scale),
+            None if bias is None else lowering.plain(bias),
+            *(params(out).zero_point, *quantized_limits(node, out)),
+        ),
+    )
+
+
+def _lower_dynamic(
+    lowering: Lowering,
+    node: XnnNode,
+    rows: Rows,
+    weight: XnnTensor,
+    bias: XnnTensor | None,
+    out: XnnTensor,
+) -> None:
+    """Append a layer whose input is rounded to int8 in each run, row by row."""
+    if node.integers["flags"] & TRANSPOSED:
+        lowering.refuse(node, "quantized in each run, with transposed weights")
+        return
+    x = lowering.plain(rows.source)
+    addend = None if bias is None else cast_constant(lowering, bias, "float32")
+    args: tuple[Any, ...]
+    if weight.datatype in FOUR_BITS:
+        codes, scales, group = four_bits(lowering, weight)
+        args = (x, rows.scale, rows.zero, codes, None, scales, group, addend)
+        name = "et_vk.linear_dq8ca_q4gsw.default"
+    elif weight.datatype is DataType.QCINT8:
+        scales = row_scales(lowering, weight)
+        args = (x, rows.scale, rows.zero, lowering.plain(weight), scales, addend)
+        name = "webpte.linear_dq8ca_q8csw.default"
+    else:
+        lowering.refuse(node, f"quantized in each run, with {weight.datatype.name}")
+        return
+    compute_clamped(lowering, node, out, name, args)
+
+
+def _lower_weight_only(
+    lowering: Lowering,
+    node: XnnNode,
+    x: XnnTensor,
+    weight: XnnTensor,
+    bias: XnnTensor | None,
+    out: XnnTensor,
+) -> None:
+    """Append a layer of floats with weights of 4 or 8 bits."""
+    if weight.datatype in FOUR_BITS and not node.integers["flags"] & TRANSPOSED:
+        codes, scales, group = four_bits(lowering, weight)
+        addend = None if bias is None else cast_constant(lowering, bias, "float32")
+        args = (lowering.plain(x), codes, scales, group, addend)
+        compute_clamped(lowering, node, out, "et_vk.linear_q4gsw.default", args)
+    elif weight.datatype is DataType.QCINT8 and bias is None:
+        args8 = (lowering.plain(x), lowering.plain(weight), row_scales(lowering, weight))
+        compute_clamped(lowering, node, out, "aten._weight_int8pack_mm.default", args8)
+    else:
+        lowering.refuse(node, f"of floats with {weight.datatype.name}")
+
+
+def row_scales(lowering: Lowering, weight: XnnTensor) -> Tensor:
+    """Return the scales of the rows of weights as a tensor [rows]."""
+    rows = weight.dims[0]
+    scales = lowering.scales(weight, rows)
+    return lowering.writer.new_tensor(FLOAT, (rows,), in_memory(scales))
+
+
+def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, int]:
+    """Return codes [rows, bytes], scales [groups, rows] and the size of a group."""
+    rows, inner = weight.dims
+    file_bytes = (inner + 1) // 2
+    row_bytes = (file_bytes + 3) // 4 * 4
+    constant = widened(lowering.constant(weight), rows, file_bytes, row_bytes)
+    codes = lowering.writer.new_tensor(DTYPES["uint8"], (rows, row_bytes), constant)
+    per = weight.quantization
+    if not isinstance(per, PerBlock):
+        scales = in_memory(lowering.scales(weight, rows))
+        return codes, lowering.writer.new_tensor(FLOAT, (1, rows), scales), inner
+    groups = inner // per.size
+    if groups * per.size != inner:
+        raise GraphError(f"weights of {inner} columns in groups of {per.size}")
+    turned = _turned_scales(lowering, weight, per, (rows, groups))
+    return codes, lowering.writer.new_tensor(FLOAT, (groups, rows), turned), per.size
+
+
+def _turned_scales(lowering: Lowering, weight: XnnTensor, per: PerBlock, dims: Dims) -> Constant:
+    """Return scales [rows, groups] as float32 [groups, rows]; XNNPACK rounds them to bf16."""
+    found, dtype = lowering.block_scales(weight, per)
+    if found is not None:
+        return relaid(found, dims, (1, 0), dtype, "float32")
+    scales = np.array(per.scales, np.float32)
+    if scales.size != dims[0] * dims[1]:
+        raise GraphError(f"{scales.size} scales for {dims[0]} rows of {dims[1]} groups")
+    words = scales.view(np.uint32)
+    rounded = (words + 0x7FFF + ((words >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return in_memory(rounded.view(np.float32).reshape(dims).T)
+
+
+def lower_product(lowering: Lowering, node: XnnNode) -> None:
+    """Append a product of batches of matrices."""
+    a, b = lowering.value(node, "input1_id"), lowering.value(node, "input2_id")
+    out = lowering.value(node, "output_id")
+    if a.id in lowering.dynamic or a.quantization is not None or b.quantization is not None:
+        lowering.refuse(node, "quantized")
+        return
+    left, right = lowering.plain(a), lowering.plain(b)
+    if node.integers["flags"] & TRANSPOSED:
+        axes = tuple(range(len(b.dims) - 2))
+        right = lowering.held(b, (*axes, len(axes) + 1, len(axes))).tensor
+    if len(a.dims) == len(b.dims) == 2:
+        lowering.compute(out, "aten.mm.default", (left, right))
+        return
+    if len(a.dims) == len(b.dims) == 3 and left.dims[0] == right.dims[0]:
+        lowering.compute(out, "aten.bmm.default", (left, right))
+        return
+    if a.dims[:-2] != b.dims[:-2]:
+        lowering.refuse(node, "with batches that broadcast")
+        return
+    flat = [_flat(lowering, one) for one in (left, right)]
+    made = lowering.writer.new_tensor(left.dtype, (*flat[0].dims[:-1], flat[1].dims[-1]))
+    lowering.writer.call("aten.bmm.default", flat, made)
+    lowering.compute(out, "aten.view_copy.default", (made, list(out.dims)))
+
+
+def _flat(lowering: Lowering, tensor: Tensor) -> Tensor:
+    """Return batches of matrices with a single dim of batches."""
+    *outer, rows, columns = tensor.dims
+    dims = (int(np.prod(outer)), rows, columns)
+    out = lowering.writer.new_tensor(tensor.dtype, dims)
+    lowering.writer.call("aten.view_copy.default", (tensor, list(dims)), out)
+    return out
+
+
+def lower_softmax(lowering: Lowering, node: XnnNode) -> None:
+    x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
+    if out.quantization is not None:
+        lowering.refuse(node, "of 8 bits")
+        return
+    held = lowering.held(x)
+    axis = held.order.index(len(x.dims) - 1)
+    lowering.compute(out, "aten._softmax.default", (held.tensor, axis, False), held.order)
+
+
+def lower_convert(lowering: Lowering, node: XnnNode) -> None:
+    x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
+    if isinstance(out.quantization, PerRow):
+        lowering.dynamic[out.id] = quantize_rows(lowering, x, out.quantization.dims)
+        return
+    held = lowering.held(x)
+    if isinstance(x.quantization, PerTensor) and isinstance(out.quantization, PerTensor):
+        if (x.quantization, x.datatype) == (out.quantization, out.datatype):
+            lowering.give(out, Held(held.tensor, held.order))
+        else:
+            lower_table(lowering, node, x, out)
+        return
+    quantized = out if isinstance(out.quantization, PerTensor) else x
+    if quantized.quantization is None:
+        lowering.compute(out, "aten._to_copy.default", (held.tensor,), held.order)
+        return
+    per, least, most = params(quantized), -128, 127
+    if quantized.datatype is DataType.QUINT8:
+        least, most = 0, 255
+    name = "dequantize" if quantized is x else "quantize"
+    args = (held.tensor, per.scale, per.zero_point, least, most, None)
+    lowering.compute(out, f"quantized_decomposed.{name}_per_tensor.default", args, held.order)
+
+
+def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> Rows:
+    """Append the computation of the scales and the zero points of the rows of a value."""
+    x = lowering.plain(source)
+    if not 1 <= dims <= len(x.dims):
+        raise GraphError(f"rows of {dims} dims of {len(x.dims)}")
+    outer = x.dims[: len(x.dims) - dims]
+    scale = lowering.writer.new_tensor(FLOAT, (*outer, 1))
+    zero = lowering.writer.new_tensor(DTYPES["int8"], (*outer, 1))
+    lowering.writer.call("webpte.choose_qparams_qd8.default", (x, dims), (scale, zero))
+    return Rows(source, scale, zero)
+
+
+NODES: dict[str, NodeLowering] = {
+    "FullyConnected": lower_linear,
+    "BatchMatrixMultiply": lower_product,
+    "Softmax": lower_softmax,
+    "Convert": lower_convert,
+}

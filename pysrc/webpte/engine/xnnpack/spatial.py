@@ -1,0 +1,269 @@
+"""Lowering of nodes on images: convolutions, pools, resizing. Images are held as NCHW."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.format.xnnpack import PerTensor, XnnNode, XnnTensor
+from webpte.engine.graph.graph import Constant, Tensor
+from webpte.engine.xnnpack.constants import in_memory, relaid
+from webpte.engine.xnnpack.elementwise import compute_clamped, limits
+from webpte.engine.xnnpack.lowering import IMAGES, Lowering, NodeLowering
+from webpte.engine.xnnpack.quantized import params, quantized_limits
+from webpte.errors import GraphError
+
+SAME_PADDING, ALIGN_CORNERS, LEGACY_CENTERS = 4, 8, 4  # flags of pools and of resizing
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The sizes of a convolution's weights: [out, height, width, in] of `groups`."""
+
+    out: int
+    height: int
+    width: int
+    inner: int
+    groups: int
+    depthwise: bool
+    transposed: bool
+
+
+def filter_of(node: XnnNode, weight: XnnTensor) -> Filter:
+    """Return the sizes of the weights, after checking them against the node."""
+    numbers = node.integers
+    groups, inner = numbers["groups"], numbers["group_input_channels"]
+    out = groups * numbers["group_output_channels"]
+    kernel = numbers["kernel_height"], numbers["kernel_width"]
+    depthwise = node.kind == "DepthwiseConv2d"
+    dims = (1, *kernel, out) if depthwise else (out, *kernel, inner)
+    if weight.dims != dims or not groups:
+        raise GraphError(f"weights {list(weight.dims)}, where the node has {list(dims)}")
+    return Filter(out, *kernel, inner, groups, depthwise, node.kind == "ConvTranspose2d")
+
+
+def window(node: XnnNode, name: str) -> list[int]:
+    """Return a height and a width of a node."""
+    return [node.integers[f"{name}_height"], node.integers[f"{name}_width"]]
+
+
+def paddings(node: XnnNode) -> list[int]:
+    """Return the paddings at the top, at the left, at the bottom and at the right."""
+    return [node.integers[f"padding_{side}"] for side in ("top", "left", "bottom", "right")]
+
+
+def padded(lowering: Lowering, node: XnnNode, x: Tensor, filler: float) -> tuple[Tensor, list[int]]:
+    """Return an image and the symmetric paddings that are left after padding one side more."""
+    top, left, bottom, right = paddings(node)
+    if (top, left) == (bottom, right):
+        return x, [top, left]
+    *outer, height, width = x.dims
+    out = lowering.writer.new_tensor(x.dtype, (*outer, height + top + bottom, width + left + right))
+    pads = [left, right, top, bottom]
+    lowering.writer.call("aten.constant_pad_nd.default", (x, pads, filler), out)
+    return out, [0, 0]
+
+
+def lower_convolution(lowering: Lowering, node: XnnNode) -> None:
+    x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
+    bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
+    sizes = filter_of(node, weight)
+    if node.integers["flags"] & SAME_PADDING:
+        raise GraphError("paddings that follow from the sizes of the image are not supported")
+    if x.id in lowering.dynamic:
+        lowering.refuse(node, "quantized in each run")
+    elif isinstance(x.quantization, PerTensor):
+        _lower_q8(lowering, node, sizes)
+    elif weight.quantization is not None:
+        lowering.refuse(node, "of floats with quantized weights")
+    else:
+        _lower_float(lowering, node, sizes, x, weight, bias, out)
+
+
+def _lower_float(
+    lowering: Lowering,
+    node: XnnNode,
+    sizes: Filter,
+    x: XnnTensor,
+    weight: XnnTensor,
+    bias: XnnTensor | None,
+    out: XnnTensor,
+) -> None:
+    image = lowering.image(x)
+    pads = [0, 0]
+    extra = window(node, "adjustment")
+    if sizes.transposed:
+        top, left, bottom, right = paddings(node)
+        if (top, left) != (bottom, right):
+            raise GraphError("a transposed convolution with other paddings at the end")
+        pads = [top, left]
+    else:
+        image, pads = padded(lowering, node, image, 0.0)
+        extra = [0, 0]
+    dtype = lowering.dtype(x)
+    shape, constant = float_weights(lowering, sizes, weight, dtype.name)
+    kernel = lowering.writer.new_tensor(dtype, shape, constant)
+    addend = None if bias is None else cast_constant(lowering, bias, dtype.name)
+    stride, dilation = window(node, "subsampling"), window(node, "dilation")
+    args = (image, kernel, addend, stride, pads, dilation, sizes.transposed, extra, sizes.groups)
+    least, most = limits(node)
+    if math.isinf(least) and math.isinf(most):
+        lowering.compute(out, "aten.convolution.default", args, IMAGES)
+    elif sizes.transposed:
+        compute_clamped(lowering, node, out, "aten.convolution.default", args, IMAGES)
+    else:
+        ends = [None if math.isinf(limit) else limit for limit in (least, most)]
+        lowering.compute(out, "et_vk.conv_with_clamp.default", (*args, *ends), IMAGES)
+
+
+def float_weights(
+    lowering: Lowering, sizes: Filter, weight: XnnTensor, dtype: str
+) -> tuple[tuple[int, ...], Constant]:
+    """Return the weights as PyTorch has them, and their dims."""
+    constant, source = lowering.constant(weight), lowering.dtype(weight).name
+    kernel = sizes.height, sizes.width
+    if sizes.depthwise:
+        taps = (*kernel, sizes.out)
+        return (sizes.out, 1, *kernel), relaid(constant, taps, (2, 0, 1), source, dtype)
+    if sizes.transposed:
+        outs = sizes.out // sizes.groups
+        blocks = (outs, *kernel, sizes.inner)
+        whole = (sizes.inner * sizes.groups, outs, *kernel)
+        return whole, relaid(constant, blocks, (3, 0, 1, 2), source, dtype, sizes.groups)
+    file = (*kernel, sizes.inner)
+    return (sizes.out, sizes.inner, *kernel), relaid(
+        constant, file, (2, 0, 1), source, dtype, sizes.out
+    )
+
+
+def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
+    """Return a constant in another float type; a value that is computed stays as it is."""
+    source = lowering.dtype(value).name
+    if value.constant is None or source == dtype:
+        return lowering.plain(value)
+    axes = range(len(value.dims))
+    constant = relaid(lowering.constant(value), value.dims, axes, source, dtype)
+    return lowering.writer.new_tensor(DTYPES[dtype], value.dims, constant)
+
+
+def _lower_q8(lowering: Lowering, node: XnnNode, sizes: Filter) -> None:
+    """Append a convolution of 8-bit values, which is requantized with XNNPACK's rounding."""
+    x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
+    bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
+    scale = requantization(lowering, x, weight, out, sizes.out)
+    name = "webpte.q8_conv_transposed.default" if sizes.transposed else "webpte.q8_conv.default"
+    extra = (window(node, "adjustment"),) if sizes.transposed else ()
+    lowering.compute(
+        out,
+        name,
+        (
+            *(lowering.image(x), params(x).zero_point),
+            *(lowering.plain(weight), weight_zero(weight), scale),
+            None if bias is None else lowering.plain(bias),
+            *(params(out).zero_point, *quantized_limits(node, out)),
+            *([sizes.height, sizes.width], window(node, "subsampling"), paddings(node), *extra),
+            *(window(node, "dilation"), sizes.groups, sizes.depthwise),
+        ),
+        IMAGES,
+    )
+
+
+def weight_zero(weight: XnnTensor) -> int:
+    per = weight.quantization
+    return per.zero_point if isinstance(per, PerTensor) else 0
+
+
+def requantization(
+    lowering: Lowering, x: XnnTensor, weight: XnnTensor, out: XnnTensor, channels: int
+) -> Tensor:
+    """Return the factors from sums of products to the numbers of the output, per channel."""
+    scales = np.float32(params(x).scale) * lowering.scales(weight, channels)
+    factors = scales / np.float32(params(out).scale)
+    constant = in_memory(factors.astype(np.float32))
+    return lowering.writer.new_tensor(DTYPES["float32"], (channels,), constant)
+
+
+def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
+    x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
+    image = lowering.image(x)
+    filler = -math.inf
+    if isinstance(x.quantization, PerTensor):
+        filler = 0 if lowering.dtype(x).name == "uint8" else -128
+    image, pads = padded(lowering, node, image, filler)
+    sizes = (window(node, "pooling"), window(node, "stride"), pads, window(node, "dilation"))
+    name = "aten.max_pool2d.default"
+    if isinstance(out.quantization, PerTensor):
+        lowering.compute(out, name, (image, *sizes, False), IMAGES)
+        return
+    compute_clamped(lowering, node, out, name, (image, *sizes, False), IMAGES)
+
+
+def lower_average_pool(lowering: Lowering, node: XnnNode) -> None:
+    """Append an average of the elements inside of the image."""
+    x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
+    top, left, bottom, right = paddings(node)
+    if (top, left) != (bottom, right):
+        raise GraphError("an average pool with other paddings at the end")
+    sizes = (window(node, "pooling"), window(node, "stride"), [top, left], False, False, None)
+    if isinstance(out.quantization, PerTensor):
+        lowering.refuse(node, "of 8 bits")
+        return
+    name = "aten.avg_pool2d.default"
+    compute_clamped(lowering, node, out, name, (lowering.image(x), *sizes), IMAGES)
+
+
+def lower_mean(lowering: Lowering, node: XnnNode) -> None:
+    """Append the mean over height and width."""
+    x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
+    image = lowering.image(x)
+    if isinstance(out.quantization, PerTensor):
+        given, made = params(x), params(out)
+        args = (given.scale, given.zero_point, made.scale, made.zero_point)
+        limit = quantized_limits(node, out)
+        lowering.compute(out, "webpte.q8_mean.default", (image, *args, *limit), IMAGES)
+        return
+    keeps = len(out.dims) == len(x.dims)
+    order = IMAGES if keeps else None
+    compute_clamped(lowering, node, out, "aten.mean.dim", (image, [2, 3], keeps), order)
+
+
+def lower_resize(lowering: Lowering, node: XnnNode) -> None:
+    x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
+    flags = node.integers["flags"]
+    if flags & LEGACY_CENTERS:
+        raise GraphError("resizing by the rule of old TensorFlow versions is not supported")
+    size, aligned = window(node, "new"), bool(flags & ALIGN_CORNERS)
+    if isinstance(out.quantization, PerTensor):
+        name = "webpte.q8_resize_bilinear2d.default"
+        lowering.compute(out, name, (lowering.image(x), size, aligned), IMAGES)
+        return
+    name = "aten.upsample_bilinear2d.vec"
+    lowering.compute(out, name, (lowering.image(x), size, aligned, None), IMAGES)
+
+
+def lower_argmax_pool(lowering: Lowering, node: XnnNode) -> None:
+    """Append the maxima of windows that do not overlap, and the places of the maxima."""
+    x = lowering.value(node, "input_id")
+    if any(paddings(node)):
+        raise GraphError("a pool of places with paddings is not supported")
+    outs = [lowering.value(node, name) for name in ("output_value_id", "output_index_id")]
+    held = [lowering.new(out, IMAGES) for out in outs]
+    args = (lowering.image(x), window(node, "pooling"))
+    lowering.writer.call("webpte.argmax_pool2d.default", args, [one.tensor for one in held])
+    for out, made in zip(outs, held, strict=True):
+        lowering.give(out, made)
+
+
+NODES: dict[str, NodeLowering] = {
+    "Conv2d": lower_convolution,
+    "DepthwiseConv2d": lower_convolution,
+    "ConvTranspose2d": lower_convolution,
+    "MaxPooling2d": lower_max_pool,
+    "AvgPooling2d": lower_average_pool,
+    "GlobalAvgPooling2d": lower_mean,
+    "StaticResizeBilinear2D": lower_resize,
+    "ArgMaxPooling2d": lower_argmax_pool,
+}
