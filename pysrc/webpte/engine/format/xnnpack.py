@@ -22,12 +22,12 @@ from webpte.engine.format.vulkan import HEADER, DelegateHeader, parse_parts
 from webpte.errors import FormatError
 
 __all__ = [
-    "DataType",
     "PerBlock",
     "PerChannel",
     "PerRow",
     "PerTensor",
     "XnnBytes",
+    "XnnDataType",
     "XnnGraph",
     "XnnNode",
     "XnnTensor",
@@ -41,7 +41,7 @@ NOTHING = (1 << 32) - 1  # id of an absent value
 IS_INPUT, IS_OUTPUT = 1, 2  # flags of a value
 
 
-class DataType(IntEnum):
+class XnnDataType(IntEnum):
     """Element types of XNNPACK's values."""
 
     INVALID = 0
@@ -63,11 +63,11 @@ class DataType(IntEnum):
     @property
     def bits(self) -> int:
         """Bits per element."""
-        if self in (DataType.QCINT4, DataType.QBINT4):
+        if self in (XnnDataType.QCINT4, XnnDataType.QBINT4):
             return 4
-        if self in (DataType.QINT8, DataType.QUINT8, DataType.QCINT8, DataType.QDINT8):
+        if self in (XnnDataType.QINT8, XnnDataType.QUINT8, XnnDataType.QCINT8, XnnDataType.QDINT8):
             return 8
-        return 16 if self in (DataType.FP16, DataType.BF16) else 32
+        return 16 if self in (XnnDataType.FP16, XnnDataType.BF16) else 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class XnnTensor:
     """
 
     id: int
-    datatype: DataType
+    datatype: XnnDataType
     dims: tuple[int, ...]
     constant: int | None
     external: int | None
@@ -306,14 +306,14 @@ def _tensor(item: FlatTable, constants: int) -> XnnTensor:
         is_input=bool(flags & IS_INPUT),
         is_output=bool(flags & IS_OUTPUT),
         quantization=_quantization(outer, constants) if tag == 2 else None,
-        quantizes_input=_datatype(table, 7, "dq_datatype") is not DataType.INVALID,
+        quantizes_input=_datatype(table, 7, "dq_datatype") is not XnnDataType.INVALID,
     )
 
 
-def _datatype(table: FlatTable, slot: int, name: str) -> DataType:
+def _datatype(table: FlatTable, slot: int, name: str) -> XnnDataType:
     code = table.i16(slot, name)
     try:
-        return DataType(code)
+        return XnnDataType(code)
     except ValueError:
         raise table.error(slot, name, f"unknown element type {code}") from None
 

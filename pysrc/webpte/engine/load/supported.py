@@ -24,6 +24,20 @@ _ADVICE = {
     "view_as_complex_copy": _COMPLEX,
 }
 
+# Hardware that the delegates of other backends were compiled for.
+_MADE_FOR = {
+    "CoreMLBackend": "Apple's Core ML",
+    "CudaBackend": "NVIDIA's CUDA",
+    "EthosUBackend": "Arm's Ethos-U",
+    "MLXBackend": "Apple's MLX",
+    "MPSBackend": "Apple's Metal",
+    "NeuropilotBackend": "MediaTek's NPU",
+    "OpenvinoBackend": "Intel's OpenVINO",
+    "QnnBackend": "Qualcomm's NPU",
+    "SamsungBackend": "Samsung's NPU",
+    "TOSABackend": "Arm's TOSA",
+}
+
 
 def check_supported(contents: Contents) -> None:
     """Raise an error with everything that could not run, before anything is allocated."""
@@ -46,9 +60,12 @@ def _plain(name: str) -> str:
 
 
 def _foreign_message(method: str, backend: str) -> str:
+    made_for = _MADE_FOR.get(backend)
+    named = f"{backend!r} ({made_for})" if made_for else repr(backend)
     return (
-        f"method {method!r} has a delegate compiled for {backend!r}, which only that backend can "
-        "run. Export for this runtime with:\n"
+        f"method {method!r} has a delegate compiled for {named}, which only that backend can run. "
+        "Take the model's file for XNNPACK or Vulkan, which is often beside this file, or export "
+        "for this runtime with:\n"
         "    from executorch.backends.vulkan.partitioner.vulkan_partitioner "
         "import VulkanPartitioner\n"
         "    to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner()])"

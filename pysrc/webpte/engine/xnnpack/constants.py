@@ -23,7 +23,7 @@ BF16 = "bfloat16"  # which NumPy lacks: the upper halves of float32
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows of `dims` with the axes reordered, and the elements cast."""
+    """DynamicRows of `dims` with the axes reordered, and the elements cast."""
 
     dims: Dims
     axes: tuple[int, ...]
@@ -38,7 +38,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Widened:
-    """Rows of bytes with zeros appended."""
+    """DynamicRows of bytes with zeros appended."""
 
     file_bytes: int
     row_bytes: int

@@ -8,10 +8,10 @@ import numpy as np
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import (
-    DataType,
     PerBlock,
     PerRow,
     PerTensor,
+    XnnDataType,
     XnnNode,
     XnnTensor,
 )
@@ -19,7 +19,7 @@ from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.shapes import Dims
 from webpte.engine.xnnpack.constants import in_memory, relaid, widened
 from webpte.engine.xnnpack.elementwise import compute_clamped
-from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering, Rows
+from webpte.engine.xnnpack.lowering import DynamicRows, Held, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import lower_table, params, quantized_limits
 from webpte.engine.xnnpack.spatial import cast_constant, requantization, weight_zero
 from webpte.errors import GraphError
@@ -27,7 +27,7 @@ from webpte.errors import GraphError
 TRANSPOSED = 1  # flag of weights [in, out], and of a product with the second matrix transposed
 FLATTENS = 4  # flag of a layer that makes a matrix of its input
 FLOAT = DTYPES["float32"]
-FOUR_BITS = (DataType.QCINT4, DataType.QBINT4)
+FOUR_BITS = (XnnDataType.QCINT4, XnnDataType.QBINT4)
 
 
 def lower_linear(lowering: Lowering, node: XnnNode) -> None:
@@ -98,7 +98,7 @@ def _lower_q8(
 def _lower_dynamic(
     lowering: Lowering,
     node: XnnNode,
-    rows: Rows,
+    rows: DynamicRows,
     weight: XnnTensor,
     bias: XnnTensor | None,
     out: XnnTensor,
@@ -114,7 +114,7 @@ def _lower_dynamic(
         codes, scales, group = four_bits(lowering, weight)
         args = (x, rows.scale, rows.zero, codes, None, scales, group, addend)
         name = "et_vk.linear_dq8ca_q4gsw.default"
-    elif weight.datatype is DataType.QCINT8:
+    elif weight.datatype is XnnDataType.QCINT8:
         scales = row_scales(lowering, weight)
         args = (x, rows.scale, rows.zero, lowering.plain(weight), scales, addend)
         name = "webpte.linear_dq8ca_q8csw.default"
@@ -138,7 +138,7 @@ def _lower_weight_only(
         addend = None if bias is None else cast_constant(lowering, bias, "float32")
         args = (lowering.plain(x), codes, scales, group, addend)
         compute_clamped(lowering, node, out, "et_vk.linear_q4gsw.default", args)
-    elif weight.datatype is DataType.QCINT8 and bias is None:
+    elif weight.datatype is XnnDataType.QCINT8 and bias is None:
         args8 = (lowering.plain(x), lowering.plain(weight), row_scales(lowering, weight))
         compute_clamped(lowering, node, out, "aten._weight_int8pack_mm.default", args8)
     else:
@@ -245,14 +245,14 @@ def lower_convert(lowering: Lowering, node: XnnNode) -> None:
         lowering.compute(out, "aten._to_copy.default", (held.tensor,), held.order)
         return
     per, least, most = params(quantized), -128, 127
-    if quantized.datatype is DataType.QUINT8:
+    if quantized.datatype is XnnDataType.QUINT8:
         least, most = 0, 255
     name = "dequantize" if quantized is x else "quantize"
     args = (held.tensor, per.scale, per.zero_point, least, most, None)
     lowering.compute(out, f"quantized_decomposed.{name}_per_tensor.default", args, held.order)
 
 
-def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> Rows:
+def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> DynamicRows:
     """Append the computation of the scales and the zero points of the rows of a value."""
     x = lowering.plain(source)
     if not 1 <= dims <= len(x.dims):
@@ -261,7 +261,7 @@ def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> Rows:
     scale = lowering.writer.new_tensor(FLOAT, (*outer, 1))
     zero = lowering.writer.new_tensor(DTYPES["int8"], (*outer, 1))
     lowering.writer.call("webpte.choose_qparams_qd8.default", (x, dims), (scale, zero))
-    return Rows(source, scale, zero)
+    return DynamicRows(source, scale, zero)
 
 
 NODES: dict[str, NodeLowering] = {

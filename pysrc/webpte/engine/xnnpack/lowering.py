@@ -20,11 +20,11 @@ import numpy as np
 from webpte.engine.dtypes import DTYPES, DType
 from webpte.engine.files.source import ByteSource, Region
 from webpte.engine.format.xnnpack import (
-    DataType,
     PerBlock,
     PerChannel,
     PerTensor,
     XnnBytes,
+    XnnDataType,
     XnnGraph,
     XnnNode,
     XnnTensor,
@@ -40,15 +40,15 @@ IMAGES = (0, 3, 1, 2)  # NHWC, held as NCHW
 MAX_SCALES = 1 << 24  # bytes of the scales of a value, which are read to be combined
 
 _DTYPES = {
-    DataType.FP32: "float32",
-    DataType.FP16: "float16",
-    DataType.BF16: "bfloat16",
-    DataType.INT32: "int32",
-    DataType.QINT32: "int32",
-    DataType.QCINT32: "int32",
-    DataType.QINT8: "int8",
-    DataType.QCINT8: "int8",
-    DataType.QUINT8: "uint8",
+    XnnDataType.FP32: "float32",
+    XnnDataType.FP16: "float16",
+    XnnDataType.BF16: "bfloat16",
+    XnnDataType.INT32: "int32",
+    XnnDataType.QINT32: "int32",
+    XnnDataType.QCINT32: "int32",
+    XnnDataType.QINT8: "int8",
+    XnnDataType.QCINT8: "int8",
+    XnnDataType.QUINT8: "uint8",
 }
 
 
@@ -69,7 +69,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Rows:
+class DynamicRows:
     """A value that is quantized in each run: floats, and a scale and a zero point per row."""
 
     source: XnnTensor
@@ -94,7 +94,7 @@ class Lowering:
     ) -> None:
         self.writer = GraphWriter()
         self.values = {value.id: value for value in graph.values}
-        self.dynamic: dict[int, Rows] = {}
+        self.dynamic: dict[int, DynamicRows] = {}
         self._constants = constants
         self._scales = scales
         self._held: dict[int, Held] = {}

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from webpte.engine.format.xnnpack import DataType, PerTensor, XnnNode, XnnTensor
+from webpte.engine.format.xnnpack import PerTensor, XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.constants import in_memory
 from webpte.engine.xnnpack.lowering import Lowering, Order
@@ -29,7 +29,7 @@ def params(value: XnnTensor) -> PerTensor:
 
 
 def is_signed(value: XnnTensor) -> bool:
-    return value.datatype is not DataType.QUINT8
+    return value.datatype is not XnnDataType.QUINT8
 
 
 def quantized_limits(node: XnnNode, out: XnnTensor) -> tuple[int, int]:

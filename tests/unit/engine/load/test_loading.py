@@ -52,15 +52,15 @@ def test_unsupported_ops_are_reported_all_at_once(device: str) -> None:
 
 
 def test_a_foreign_delegate_names_its_backend_and_the_way_out() -> None:
-    data = write_pte(chain(1), delegate_id="XnnpackBackend")
+    data = write_pte(chain(1), delegate_id="CoreMLBackend")
 
     async def run() -> None:
         with pytest.raises(errors.ForeignDelegateError) as caught:
             await webpte.load(data, device="numpy")
-        assert "method 'forward' has a delegate compiled for 'XnnpackBackend'" in str(caught.value)
+        assert "a delegate compiled for 'CoreMLBackend' (Apple's Core ML)" in str(caught.value)
         assert "VulkanPartitioner" in str(caught.value)
         info = (await webpte.inspect(data))["forward"]
-        assert (info.ops, info.foreign) == ({}, {"XnnpackBackend": 1})
+        assert (info.ops, info.foreign) == ({}, {"CoreMLBackend": 1})
 
     wait(run())
 
