@@ -140,7 +140,7 @@ def float_weights(
 
 
 def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
-    """Return a constant in another float type; a value that is computed stays as it is."""
+    """Return a constant in another float type, or the tensor of a value that is computed."""
     source = lowering.dtype(value).name
     if value.constant is None or source == dtype:
         return lowering.plain(value)
