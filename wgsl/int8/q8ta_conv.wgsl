@@ -17,12 +17,13 @@
 const WEIGHTS_IN_ROWS = true;
 override WEIGHT_ALIGNED: bool; // four channels under a tap are always a word
 override PLANES: bool;
+override X_FLIP = 0u; // of planes; 0x80808080 makes unsigned bytes signed
 override FLOATS: bool; // the output is f32, which is requantized later
 
 @group(0) @binding(0) var<storage, read> input: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<u32>;
 @group(0) @binding(2) var<storage, read> scales: array<Stored>;
-@group(0) @binding(3) var<storage, read> bias: array<Stored>;
+@group(0) @binding(3) var<storage, read> bias: array<Bias>;
 @group(0) @binding(4) var<storage, read_write> output: array<u32>;
 @group(0) @binding(5) var<uniform> scaling: Scaling;
 @group(0) @binding(6) var<uniform> params: Params;
@@ -44,7 +45,7 @@ fn load_planes(k: u32) -> vec4<u32> {
     let plane = params.in_size.x * params.in_size.y;
     let channel = min(vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.in_channels - 1u));
     let at = (vec4<u32>(pixel_at.x) + channel * plane) / vec4<u32>(4u);
-    return transposed_bytes(vec4<u32>(input[at.x], input[at.y], input[at.z], input[at.w]));
+    return transposed_bytes(vec4<u32>(input[at.x], input[at.y], input[at.z], input[at.w]) ^ vec4<u32>(X_FLIP));
 }
 
 fn load_columns(k: u32) -> vec4<u32> {
@@ -71,9 +72,9 @@ fn load_columns(k: u32) -> vec4<u32> {
 
 fn weight_word(byte: u32, count: u32) -> u32 {
     if (WEIGHT_ALIGNED) {
-        return weight[byte / 4u];
+        return weight[byte / 4u] ^ WEIGHT_FLIP;
     }
-    return first_bytes(joined(weight[byte / 4u], weight[byte / 4u + 1u], byte), count);
+    return first_bytes(joined(weight[byte / 4u], weight[byte / 4u + 1u], byte) ^ WEIGHT_FLIP, count);
 }
 
 fn load_rows(k: u32, quad: u32) -> vec4<u32> {
@@ -98,12 +99,16 @@ fn load_rows(k: u32, quad: u32) -> vec4<u32> {
     );
 }
 
+fn zero_of_row(row: u32) -> i32 {
+    return scaling.x_zero;
+}
+
 fn finish(row: u32, sums: vec4<i32>) {
     if (first_row + row >= params.out_channels) {
         return;
     }
     let channel = group * params.out_channels + first_row + row;
-    let values = scaled(sums, vec4<f32>(scale_of(channel)), vec4<f32>(bias_of(channel)));
+    let values = scaled(sums, vec4<f32>(scale_of(channel)), vec4<Bias>(bias_of(channel)));
     let at = pixel_out + channel * params.out_size.x * params.out_size.y;
     if (FLOATS) {
         if (pixel_exists.x) { output[at.x] = bitcast<u32>(values.x); }

@@ -18,10 +18,12 @@ const WINDOW_STRIDE = ${WINDOW_STRIDE}u;
 const WINDOW_DILATION = ${WINDOW_DILATION}u;
 const WINDOW_WORDS = (WINDOW + 3u) / 4u;
 
+override X_FLIP = 0u; // 0x80808080 makes unsigned bytes signed: 128 less
+
 @group(0) @binding(0) var<storage, read> input: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<u32>;
 @group(0) @binding(2) var<storage, read> scales: array<Stored>;
-@group(0) @binding(3) var<storage, read> bias: array<Stored>;
+@group(0) @binding(3) var<storage, read> bias: array<Bias>;
 @group(0) @binding(4) var<storage, read_write> output: array<u32>;
 @group(0) @binding(5) var<uniform> scaling: Scaling;
 @group(0) @binding(6) var<uniform> params: Params;
@@ -50,7 +52,7 @@ fn place_of(element: u32) -> Place {
 
 fn weight_at(channel: u32, tap: u32, in_channel: u32) -> i32 {
     let byte = channel * scaling.row_bytes + tap * scaling.tap_bytes + in_channel;
-    return signed_byte(weight[byte / 4u], byte);
+    return signed_byte(weight[byte / 4u] ^ WEIGHT_FLIP, byte) - scaling.weight_zero;
 }
 
 // The index of the input under a tap; out of range if there is none.
@@ -77,7 +79,7 @@ fn sum_at(place: Place) -> i32 {
             }
             for (var channel = 0u; channel < params.in_channels; channel++) {
                 let byte = place.planes + (channel * params.in_size.x + u32(h)) * params.in_size.y + u32(w);
-                let value = signed_byte(input[byte / 4u], byte) - scaling.x_zero;
+                let value = signed_byte(input[byte / 4u] ^ X_FLIP, byte) - scaling.x_zero;
                 sum += value * weight_at(place.channel, tap_h * params.kernel.y + tap_w, channel);
             }
         }
@@ -92,7 +94,7 @@ fn load_window(row_at: u32, w: i32) -> array<i32, max(WINDOW, 1u)> {
     var low = input[max(first >> 2u, 0)];
     for (var i = 0u; i < WINDOW_WORDS; i++) {
         let high = input[max((first >> 2u) + i32(i) + 1, 0)];
-        words[i] = joined(low, high, u32(first & 3));
+        words[i] = joined(low, high, u32(first & 3)) ^ X_FLIP;
         low = high;
     }
     var window: array<i32, max(WINDOW, 1u)>;
@@ -137,12 +139,12 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     }
     var sums = vec4<i32>();
     var scale = vec4<f32>();
-    var offset = vec4<f32>();
+    var offset = vec4<Bias>();
     if (WINDOW > 0u) {
         let place = place_of(word * 4u);
         sums = sums_from(place);
         scale = vec4<f32>(scale_of(place.channel));
-        offset = vec4<f32>(bias_of(place.channel));
+        offset = vec4<Bias>(bias_of(place.channel));
     } else {
         for (var i = 0u; i < 4u; i++) {
             let place = place_of(min(word * 4u + i, elements - 1u));

@@ -5,6 +5,7 @@
 // use lib/bytes.wgsl
 
 override ALIGNED: bool; // planes are whole words
+override X_FLIP = 0u; // 0x80808080 makes unsigned bytes signed: 128 less
 
 struct Params {
     images: u32,
@@ -42,6 +43,6 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let columns = transposed_bytes(rows);
     let at = (image * words + word) * params.pixels + pixel;
     for (var i = 0u; i < min(4u, params.pixels - pixel); i++) {
-        output[at + i] = columns[i];
+        output[at + i] = columns[i] ^ X_FLIP;
     }
 }

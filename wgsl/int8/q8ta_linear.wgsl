@@ -2,6 +2,7 @@
 
 // use lib/quads.wgsl
 // use lib/bytes.wgsl
+// use lib/elements.wgsl
 // use lib/int8/int8.wgsl
 // use lib/int8/int8_linear.wgsl
 // use lib/int8/int8_tile.wgsl
@@ -19,10 +20,12 @@ struct Params {
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<u32>;
 @group(0) @binding(2) var<storage, read> scales: array<Stored>;
-@group(0) @binding(3) var<storage, read> bias: array<Stored>;
-@group(0) @binding(4) var<storage, read_write> output: array<Out>;
-@group(0) @binding(5) var<uniform> scaling: Scaling;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(3) var<storage, read> bias: array<Bias>;
+@group(0) @binding(4) var<storage, read> row_scales: array<${SCALE}>;
+@group(0) @binding(5) var<storage, read> row_zeros: array<word_${ZERO}>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
+@group(0) @binding(7) var<uniform> scaling: Scaling;
+@group(0) @binding(8) var<uniform> params: Params;
 
 var<private> first_row: u32;
 var<private> own_column: u32;
@@ -34,6 +37,10 @@ fn load_rows(k: u32, quad: u32) -> vec4<u32> {
 
 fn load_columns(k: u32) -> vec4<u32> {
     return weight_words(own_column, k);
+}
+
+fn zero_of_row(row: u32) -> i32 {
+    return x_zero_of(first_row + row);
 }
 
 fn finish(row: u32, sums: vec4<i32>) {

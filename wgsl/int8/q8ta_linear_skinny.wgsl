@@ -3,6 +3,7 @@
 
 // use lib/quads.wgsl
 // use lib/bytes.wgsl
+// use lib/elements.wgsl
 // use lib/int8/int8.wgsl
 // use lib/int8/int8_linear.wgsl
 
@@ -20,10 +21,12 @@ struct Params {
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<u32>;
 @group(0) @binding(2) var<storage, read> scales: array<Stored>;
-@group(0) @binding(3) var<storage, read> bias: array<Stored>;
-@group(0) @binding(4) var<storage, read_write> output: array<Out>;
-@group(0) @binding(5) var<uniform> scaling: Scaling;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(3) var<storage, read> bias: array<Bias>;
+@group(0) @binding(4) var<storage, read> row_scales: array<${SCALE}>;
+@group(0) @binding(5) var<storage, read> row_zeros: array<word_${ZERO}>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
+@group(0) @binding(7) var<uniform> scaling: Scaling;
+@group(0) @binding(8) var<uniform> params: Params;
 
 var<workgroup> parts: array<vec4<i32>, ROWS * THREADS>;
 
@@ -40,12 +43,16 @@ fn main(
     let row = index % params.m_parts * ROWS;
     let column = index / params.m_parts * 4u;
 
+    var zeros: array<i32, ROWS>;
+    for (var i = 0u; i < ROWS; i++) {
+        zeros[i] = x_zero_of(row + i);
+    }
     var sums: array<vec4<i32>, ROWS>;
     for (var k = thread; k < words_in_row(); k += THREADS) {
         let words = weight_words(column, k);
-        let zeros = scaling.x_zero * dots(words, ONES);
+        let weights = dots(words, ONES);
         for (var i = 0u; i < ROWS; i++) {
-            sums[i] += dots(words, x_word(row + i, k)) - zeros;
+            sums[i] += dots(words, x_word(row + i, k)) - zeros[i] * weights;
         }
     }
     for (var i = 0u; i < ROWS; i++) {

@@ -1,11 +1,16 @@
 // The operands and the results of linear layers of int8: x [m, k] times the transpose of weights
-// [n, k]. Goes with lib/bytes.wgsl and lib/int8/int8.wgsl.
+// [n, k]. Goes with lib/bytes.wgsl, lib/elements.wgsl and
+// lib/int8/int8.wgsl.
 //
-// Bindings: `x`, `weight`, `scales`, `bias`, `output` (an array of Out), and params with m, n and k.
+// Bindings: `x`, `weight`, `scales`, `bias`, `row_scales`, `row_zeros`, `output` (an array of Out), and
+// params with m, n and k. Without ROW_PARAMS all rows of x have the scale and the zero of `scaling`.
 
 alias Out = ${OUT}; // u32 with BYTES, otherwise a float
 override X_ALIGNED: bool; // rows start at words
 override WEIGHT_ALIGNED: bool;
+override X_FLIP = 0u; // 0x80808080 makes unsigned bytes signed: 128 less
+override WEIGHT_FLIP = 0u;
+override ROW_PARAMS = false;
 override BYTES: bool; // the output is int8, and its rows are whole words
 
 fn words_in_row() -> u32 {
@@ -19,9 +24,9 @@ fn x_word(row: u32, k: u32) -> u32 {
     }
     let byte = row * params.k + 4u * k;
     if (X_ALIGNED) {
-        return x[byte / 4u];
+        return x[byte / 4u] ^ X_FLIP;
     }
-    return joined(x[byte / 4u], x[byte / 4u + 1u], byte);
+    return joined(x[byte / 4u], x[byte / 4u + 1u], byte) ^ X_FLIP;
 }
 
 fn weight_word(row: u32, k: u32) -> u32 {
@@ -30,9 +35,9 @@ fn weight_word(row: u32, k: u32) -> u32 {
     }
     let byte = row * scaling.row_bytes + 4u * k;
     if (WEIGHT_ALIGNED) {
-        return weight[byte / 4u];
+        return weight[byte / 4u] ^ WEIGHT_FLIP;
     }
-    return first_bytes(joined(weight[byte / 4u], weight[byte / 4u + 1u], byte), params.k - 4u * k);
+    return first_bytes(joined(weight[byte / 4u], weight[byte / 4u + 1u], byte) ^ WEIGHT_FLIP, params.k - 4u * k);
 }
 
 fn weight_words(row: u32, k: u32) -> vec4<u32> {
@@ -41,17 +46,27 @@ fn weight_words(row: u32, k: u32) -> vec4<u32> {
     );
 }
 
+fn x_zero_of(row: u32) -> i32 {
+    if (ROW_PARAMS) {
+        return i32(pick_${ZERO}(row_zeros[row / per_word_${ZERO}], row));
+    }
+    return scaling.x_zero;
+}
+
 // Four columns of a row, from the sums of (x - zero) * weight.
 fn write_columns(row: u32, column: u32, sums: vec4<i32>) {
     if (row >= params.m || column >= params.n) {
         return;
     }
     var scale = vec4<f32>();
-    var offset = vec4<f32>();
+    var offset = vec4<Bias>();
     for (var i = 0u; i < min(4u, params.n - column); i++) {
         scale[i] = f32(scales[column + i]);
         // Without a bias there is a short buffer of zeros.
-        offset[i] = f32(bias[min(column + i, arrayLength(&bias) - 1u)]);
+        offset[i] = bias[min(column + i, arrayLength(&bias) - 1u)];
+    }
+    if (ROW_PARAMS) {
+        scale *= f32(row_scales[row]);
     }
     let values = scaled(sums, scale, offset);
     let at = row * params.n + column;

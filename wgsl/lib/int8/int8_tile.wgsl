@@ -8,6 +8,7 @@
 //   WEIGHTS_IN_ROWS: bool                          which of the two are weights
 //   load_rows(k: u32, quad: u32) -> vec4<u32>      four rows of the tile
 //   load_columns(k: u32) -> vec4<u32>              the four columns of this invocation
+//   zero_of_row(row: u32) -> i32                   x's zero
 //   finish(row: u32, sums: vec4<i32>)              sums of (x - zero) * weight in these columns
 // Weights past the last k are 0. An invocation loads the columns that it will finish: quad number
 // column_quad(thread) of the tile.
@@ -87,7 +88,7 @@ fn finish_row(thread: u32, row: u32, sums: vec4<i32>) {
             weights[i] = atomicLoad(&weight_sums[4u * column_quad(thread) + i]);
         }
     }
-    finish(row, sums - scaling.x_zero * weights);
+    finish(row, sums - zero_of_row(row) * weights);
 }
 
 fn sum_of_slices(at: u32) -> vec4<i32> {

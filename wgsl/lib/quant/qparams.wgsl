@@ -6,6 +6,7 @@ const ASYMMETRIC = 0u; // the smallest value meets the lowest integer
 const SYMMETRIC = 1u; // zero meets the middle of the range
 const NO_CLIPPING = 2u; // likewise, each side having the scale that it needs, and the larger taken
 const LEAST_ERROR = 3u; // asymmetric, from the end of the range that is met more closely
+const INVERSE_FIRST = 4u; // likewise, computed from the inverse of the scale
 override MAPPING: u32;
 
 struct Params {
@@ -14,6 +15,21 @@ struct Params {
     high: f32,
     epsilon: f32, // the smallest scale
     middle: f32, // zero of symmetric mappings
+    nothing: u32, // 0, which the compiler does not know
+}
+
+fn inverse_of(lowest: f32, highest: f32) -> f32 {
+    return select(exact_quotient_f32(params.high - params.low, highest - lowest), 1.0, highest == lowest);
+}
+
+// Rounds a product, so that it is not fused with a sum.
+fn alone(product: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(product) | params.nothing);
+}
+
+fn zero_of_least_error(from_lowest: f32, from_highest: f32) -> f32 {
+    let below = (params.low + from_lowest) + (params.high + from_highest) > 0.0;
+    return round(select(params.high - from_highest, params.low - from_lowest, below));
 }
 
 fn scale_of(lowest: f32, highest: f32) -> f32 {
@@ -21,6 +37,7 @@ fn scale_of(lowest: f32, highest: f32) -> f32 {
     switch (MAPPING) {
         case SYMMETRIC: { return exact_quotient_f32(max(-lowest, highest), span * 0.5); }
         case NO_CLIPPING: { return max(exact_quotient_f32(lowest, params.low), exact_quotient_f32(highest, params.high)); }
+        case INVERSE_FIRST: { return exact_quotient_f32(1.0, inverse_of(lowest, highest)); }
         default: { return exact_quotient_f32(highest - lowest, span); }
     }
 }
@@ -30,9 +47,10 @@ fn unclamped_zero_point(lowest: f32, highest: f32, scale: f32) -> f32 {
     let from_highest = exact_quotient_f32(highest, scale);
     switch (MAPPING) {
         case ASYMMETRIC: { return params.low - round(from_lowest); }
-        case LEAST_ERROR: {
-            let below = (params.low + from_lowest) + (params.high + from_highest) > 0.0;
-            return round(select(params.high - from_highest, params.low - from_lowest, below));
+        case LEAST_ERROR: { return zero_of_least_error(from_lowest, from_highest); }
+        case INVERSE_FIRST: {
+            let inverse = inverse_of(lowest, highest);
+            return zero_of_least_error(alone(lowest * inverse), alone(highest * inverse));
         }
         default: { return params.middle; }
     }

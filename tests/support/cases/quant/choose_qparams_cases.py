@@ -14,6 +14,8 @@ AFFINE = "torchao.choose_qparams_affine.default"
 TENSOR = "quantized_decomposed.choose_qparams.tensor"
 TOKEN = "quantized_decomposed.choose_qparams_per_token_asymmetric.default"
 
+ROWS = "webpte.choose_qparams_qd8.default"
+
 F = np.float32
 Choose = Callable[[list[float]], tuple[Any, int]]
 
@@ -54,6 +56,15 @@ def least_error(values: list[float]) -> tuple[Any, int]:
     below, above = smallest / scale, largest / scale
     zero = -128 - below if (-128 + below) + (127 + above) > 0 else 127 - above
     return scale, round(clamp_float(float(zero)))
+
+
+def inverse_first(values: list[float]) -> tuple[Any, int]:
+    """Compute every product and sum in float32, as XNNPACK does."""
+    smallest, largest = F(min(0, *values, 0)), F(max(0, *values, 0))
+    inverse = F(1) if smallest == largest else F(255) / (largest - smallest)
+    below, above = smallest * inverse, largest * inverse
+    zero = F(-128) - below if (F(-128) + below) + (F(127) + above) > 0 else F(127) - above
+    return F(1) / inverse, round(clamp_float(float(zero)))
 
 
 def clamp_float(value: float) -> float:
@@ -144,6 +155,24 @@ def per_token(x: Array, *live: Array) -> RowCase:
     )
 
 
+def per_row(x: Array, *live: Array, inner: int = 1, keepdim: bool = True) -> RowCase:
+    def expect(x: Array, *_: Any) -> tuple[Array, Array]:
+        batch = x.shape[: x.ndim - inner]
+        block = (*(1 for _ in batch), *x.shape[x.ndim - inner :])
+        dims = (*batch, *(1 for _ in range(inner))) if keepdim else batch
+        return per_block(x, block, inverse_first, dims)
+
+    return RowCase(
+        ROWS,
+        (x, inner),
+        expect,
+        outs=("float32", "int8"),
+        live=tuple((y,) for y in live),
+        rtol=0,
+        atol=0,
+    )
+
+
 ZEROS = np.zeros((3, 8), F)
 POSITIVE = np.abs(normal((5, 12), 3)) + 1
 
@@ -191,4 +220,10 @@ CHOOSE_CASES = [
     per_token(ZEROS),
     per_token(normal((6, 1))),
     per_token(normal((11, 20)), normal((1, 20)), normal((7, 20)), normal((11, 3))),
+    per_row(normal((3, 5, 7))),
+    per_row(normal((67, 13), 3)),
+    per_row(normal((2, 3, 4, 5)), inner=2, keepdim=False),
+    per_row(normal((9, 64), 2), keepdim=False),
+    *(per_row(x) for x in (POSITIVE, -POSITIVE, ZEROS, normal((6, 1)), normal((2, 9000)))),
+    per_row(normal((11, 20)), normal((1, 20)), normal((7, 20)), normal((0, 20))),
 ]

@@ -3,7 +3,11 @@
     v = (sum of (x - x_zero) * w) * (x_scale * w_scale) + bias, at least 0 after a relu
     out = clamp(round(v / out_scale) + out_zero, -128, 127)
 
-Sums are exact integers; v and all that follows is float32, rounded after each operation.
+Sums are exact integers; v and all that follows is float32, rounded after each operation. Operators
+of XNNPACK add an integer bias to the sums, and have a single scale for the rest (q8.py):
+
+    v = (sum of (x - x_zero) * (w - w_zero) + bias) * scale
+    out = clamp(round(v) + out_zero, low, high)
 """
 
 from __future__ import annotations
@@ -13,15 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.engine.ops.core.args import Args, TensorArg
-from webpte.engine.ops.core.records import Scratch, ceil_div, pack
+from webpte.engine.ops.core.quads import float_type
+from webpte.engine.ops.core.records import Binding, Scratch, ceil_div, pack
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.quant.quantize import inverse_of, np_requantize
+from webpte.engine.ops.quant.quantize import inverse_of, np_quantize
 from webpte.errors import GraphError, UnsupportedError
 
 Array = np.ndarray
 
 ACTIVATIONS = ("none", "relu")
 LOWEST = float(np.finfo(np.float32).min)
+UNSIGNED_FLIP = 0x80808080
 # A 32-bit sum holds this many products of a byte and a difference of bytes.
 MAX_TERMS = (2**31 - 1) // (128 * 255)
 
@@ -35,16 +41,23 @@ class Scaling:
     inverse: float | None = None
     zero: int = 0
     relu: bool = False
+    low: int = -128
+    high: int = 127
+    weight_zero: int = 0
+    integer_bias: bool = False
 
     def params(self, row_bytes: int, tap_bytes: int, scales: int) -> bytes:
         return pack(
-            "fi3f4I12x",
+            "fi3f4I2fi",
             *(self.x_scale, self.x_zero, self.inverse or 0, self.zero),
             *(0 if self.relu else LOWEST, 0, row_bytes, tap_bytes, scales),
+            *(self.low, self.high, self.weight_zero),
         )
 
     def floats(self, sums: Array, scales: Array, bias: Array | None) -> Array:
         """Compute v from integer sums, with scales and biases that broadcast with them."""
+        if self.integer_bias and bias is not None:
+            sums, bias = sums + bias, None
         v = sums.astype(np.float32) * (np.float32(self.x_scale) * scales.astype(np.float32))
         if bias is not None:
             v = v + bias.astype(np.float32)
@@ -52,7 +65,9 @@ class Scaling:
 
     def result(self, sums: Array, scales: Array, bias: Array | None) -> Array:
         v = self.floats(sums, scales, bias)
-        return v if self.inverse is None else np_requantize(v, self.inverse, self.zero)
+        if self.inverse is None:
+            return v
+        return np_quantize(v, self.inverse, self.zero, (self.low, self.high))
 
 
 def read_scaling(args: Args, quantized: bool) -> Scaling:
@@ -80,11 +95,15 @@ def check_int8(args: Args, *tensors: TensorArg) -> None:
             )
 
 
-def check_per_channel(args: Args, name: str, tensor: TensorArg | None, channels: int) -> None:
-    """Check for a float per channel; the exporter pads them to a multiple of 4."""
+def check_per_channel(
+    args: Args, name: str, tensor: TensorArg | None, channels: int, integers: bool = False
+) -> None:
+    """Check for a number per channel; the exporter of Vulkan pads them to a multiple of 4."""
     if tensor is None:
         return
-    if not tensor.dtype.is_float:
+    if integers and tensor.dtype.name != "int32":
+        raise GraphError(f"{args.call}: {name} is int32, not {tensor.dtype.name}")
+    if not integers and not tensor.dtype.is_float:
         raise GraphError(f"{args.call}: {name} are floats, not {tensor.dtype.name}")
     if tensor.rank != 1 or tensor.numel < channels:
         raise GraphError(f"{args.call}: {name} {list(tensor.dims)} for {channels} channels")
@@ -95,6 +114,36 @@ def check_terms(args: Args, terms: int) -> None:
         raise UnsupportedError(
             f"{args.call}: sums of {terms} products do not fit 32 bits; {MAX_TERMS} do"
         )
+
+
+@dataclass(frozen=True)
+class PerChannel:
+    """Weights of a call, with the scales and biases of their channels."""
+
+    weight: TensorArg
+    scales: TensorArg
+    bias: TensorArg | None
+    integer_bias: bool = False
+
+    @property
+    def bindings(self) -> tuple[Binding, Binding, Binding]:
+        return self.weight.id, self.scales.id, None if self.bias is None else self.bias.id
+
+    def types(self, args: Args, out: TensorArg | None = None) -> tuple[tuple[str, str], ...]:
+        """Return the stored types of scales and biases."""
+        floats = (self.scales, None if self.integer_bias else self.bias)
+        stored = float_type(args, *floats, out)
+        return ("BIAS", "i32" if self.integer_bias else stored), ("FLOAT", stored)
+
+    @property
+    def overrides(self) -> tuple[tuple[str, float], ...]:
+        integer = (("INTEGER_BIAS", True),) if self.integer_bias else ()
+        return *integer, *flip("WEIGHT_FLIP", self.weight)
+
+
+def flip(name: str, tensor: TensorArg) -> tuple[tuple[str, float], ...]:
+    """Return the constant by which kernels make unsigned bytes signed, 128 less; () for int8."""
+    return ((name, UNSIGNED_FLIP),) if tensor.dtype.name == "uint8" else ()
 
 
 def types_of(**constants: int) -> tuple[tuple[str, str], ...]:

@@ -29,16 +29,18 @@ from webpte.engine.ops.conv.conv import (
     pack_params,
     spatial,
 )
-from webpte.engine.ops.core.args import Args, TensorArg
-from webpte.engine.ops.core.quads import WORKGROUP_SIZE, float_type, quad_count, quad_grid
+from webpte.engine.ops.core.args import Args
+from webpte.engine.ops.core.quads import WORKGROUP_SIZE, quad_count, quad_grid
 from webpte.engine.ops.core.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.registry import register
 from webpte.engine.ops.int8.int8 import (
+    PerChannel,
     Scaling,
     check_int8,
     check_per_channel,
     check_terms,
     choose_tile,
+    flip,
     floats_memory,
     read_scaling,
     types_of,
@@ -92,9 +94,16 @@ class Int8Convolution:
 
     conv: Convolution
     scaling: Scaling
+    weights: PerChannel
     row_bytes: int
     tap_bytes: int
-    scales: int
+    scales: int  # of weights: they repeat after so many channels
+    depthwise: bool = False
+
+    @property
+    def tileable(self) -> bool:
+        """Whether tiles can take the weights: those of padding must be 0."""
+        return self.scaling.weight_zero == 0
 
     @property
     def uniform(self) -> bytes:
@@ -154,7 +163,11 @@ def read_call(kind: Kind, args: Args) -> Int8Convolution:
     extra = spatial(args, "output_padding", 2) if kind.transposed else Pair(0, 0)
     conv = replace(conv, out_size=out_size(args, conv, extra))
     scales = count_scales(kind, args, channels, groups)
-    return Int8Convolution(conv, read_scaling(args, True), row_bytes, tap_bytes, scales)
+    weights = PerChannel(args.tensor("weight"), args.tensor("scales"), args.optional_tensor("bias"))
+    scaling = read_scaling(args, True)
+    return Int8Convolution(
+        conv, scaling, weights, row_bytes, tap_bytes, scales, depthwise=kind.depthwise
+    )
 
 
 def conv_shape(kind: Kind, args: Args) -> tuple[Dims]:
@@ -166,20 +179,23 @@ def conv_shape(kind: Kind, args: Args) -> tuple[Dims]:
 # Lowering
 
 
-def lower_conv(kind: Kind, args: Args) -> list[Dispatch]:
-    call = read_call(kind, args)
+def lower_conv(args: Args, call: Int8Convolution) -> list[Dispatch]:
+    """Lower to the direct kernel or to tiles."""
     check_terms(args, call.conv.in_channels * math.prod(call.conv.kernel))
     if args.out.numel == 0:
         return []
-    if args.target.software or runs_directly(kind, call.conv):
+    if args.target.software or runs_directly(call):
         return [lower_direct(args, call)]
     return lower_tiled(args, call)
 
 
-def runs_directly(kind: Kind, conv: Convolution) -> bool:
+def runs_directly(call: Int8Convolution) -> bool:
+    """Return whether tiles would be mostly empty, or do not take the weights."""
+    conv = call.conv
     little = conv.in_channels * math.prod(conv.kernel) <= SHORT_SUM
     narrow = conv.out_channels < MIN_TILE_CHANNELS
-    return kind.depthwise or (narrow and (little or conv.in_channels < MIN_IN_CHANNELS))
+    few = narrow and (little or conv.in_channels < MIN_IN_CHANNELS)
+    return call.depthwise or few or not call.tileable
 
 
 def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
@@ -191,11 +207,15 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
     names = ("WINDOW", "WINDOW_TAPS", "WINDOW_STRIDE", "WINDOW_DILATION")
     return Dispatch(
         kernel="q8ta_conv_direct",
-        bindings=(args.tensor("x").id, *weights(args), args.out.id, call.uniform),
+        bindings=(args.tensor("x").id, *call.weights.bindings, args.out.id, call.uniform),
         params=pack_params(conv, None, 1, 1),
         grid=quad_grid(words),
-        types=(stored_type(args), *types_of(**dict(zip(names, sizes, strict=True)))),
-        overrides=(("TRANSPOSED", conv.transposed),),
+        types=(*call.weights.types(args), *types_of(**dict(zip(names, sizes, strict=True)))),
+        overrides=(
+            *call.weights.overrides,
+            *flip("X_FLIP", args.tensor("x")),
+            ("TRANSPOSED", conv.transposed),
+        ),
     )
 
 
@@ -211,9 +231,10 @@ def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
     source = packed[0].bindings[1] if packed else args.tensor("x").id
     dispatches = [*packed, lower_gemm(args, call, source, target)]
     if not whole:
-        inverse, zero = call.scaling.inverse, call.scaling.zero
-        assert inverse is not None
-        dispatches.append(requantize_dispatch(memory, out, inverse, zero))
+        scaling = call.scaling
+        assert scaling.inverse is not None
+        bounds = (scaling.low, scaling.high)
+        dispatches.append(requantize_dispatch(memory, out, scaling.inverse, scaling.zero, bounds))
     return dispatches
 
 
@@ -226,7 +247,7 @@ def lower_pack(args: Args, conv: Convolution) -> Dispatch:
         bindings=(args.tensor("x").id, memory),
         params=pack("3I", images, conv.in_channels, pixels),
         grid=fold_grid(ceil_div(words * ceil_div(pixels, 4), WORKGROUP_SIZE)),
-        overrides=(("ALIGNED", pixels % 4 == 0),),
+        overrides=(("ALIGNED", pixels % 4 == 0), *flip("X_FLIP", args.tensor("x"))),
     )
 
 
@@ -235,30 +256,24 @@ def lower_gemm(args: Args, call: Int8Convolution, source: Binding, target: Bindi
     pixels = conv.batch * math.prod(conv.phase_size)
     tile = choose_tile(conv.out_channels, pixels, args.target, copies)
     rows, columns = tile.count(conv.out_channels, pixels)
+    planes = source == args.tensor("x").id
     return Dispatch(
         kernel="q8ta_conv",
-        bindings=(source, *weights(args), target, call.uniform),
+        bindings=(source, *call.weights.bindings, target, call.uniform),
         params=pack_params(conv, None, rows, columns),
         grid=fold_grid(rows * columns * copies),
-        types=(stored_type(args), *tile.types),
+        types=(*call.weights.types(args), *tile.types),
         overrides=(
+            *call.weights.overrides,
+            *(flip("X_FLIP", args.tensor("x")) if planes else ()),
             ("FLOATS", target != args.out.id),
             ("KERNEL_H", conv.kernel.h),
             ("KERNEL_W", conv.kernel.w),
-            ("PLANES", source == args.tensor("x").id),
+            ("PLANES", planes),
             ("TRANSPOSED", conv.transposed),
             ("WEIGHT_ALIGNED", conv.in_channels % 4 == 0 and call.row_bytes % 4 == 0),
         ),
     )
-
-
-def weights(args: Args) -> tuple[Binding, Binding, Binding]:
-    bias: TensorArg | None = args.optional_tensor("bias")
-    return args.tensor("weight").id, args.tensor("scales").id, None if bias is None else bias.id
-
-
-def stored_type(args: Args) -> tuple[str, str]:
-    return "FLOAT", float_type(args, args.tensor("scales"), args.optional_tensor("bias"))
 
 
 # NumPy
@@ -273,14 +288,18 @@ def run_conv(kind: Kind, args: Args) -> Array:
         matrix = weight.reshape(taps, weight.shape[2]).T[:channels]
     else:
         matrix = weight[:, : taps * conv.in_channels]
-    shape = (conv.groups, conv.out_channels, *conv.kernel, conv.in_channels)
-    filters = np.moveaxis(matrix.astype(np.float64).reshape(shape), -1, 2)
-    groups = (conv.batch, conv.groups, conv.in_channels, *conv.in_size)
-    x = (args.array("x").astype(np.float64) - call.scaling.x_zero).reshape(groups)
-    sums = add_transposed(conv, x, filters) if conv.transposed else add_taps(conv, x, filters)
+    sums = convolve(conv, args.array("x").astype(np.float64) - call.scaling.x_zero, matrix)
     scales = np.resize(args.array("scales")[: call.scales], channels)[:, None, None]
     offsets = None if bias is None else bias[:channels, None, None]
-    return call.scaling.result(sums.reshape(args.out.dims), scales, offsets)
+    return call.scaling.result(sums.reshape(args.out.dims), scales, offsets).astype(np.int8)
+
+
+def convolve(conv: Convolution, x: Array, matrix: Array) -> Array:
+    """Convolve x, less its zero, with filters (channel, (tap, channel of the group))."""
+    shape = (conv.groups, conv.out_channels, *conv.kernel, conv.in_channels)
+    filters = np.moveaxis(matrix.astype(np.float64).reshape(shape), -1, 2)
+    groups = x.reshape(conv.batch, conv.groups, conv.in_channels, *conv.in_size)
+    return (add_transposed if conv.transposed else add_taps)(conv, groups, filters)
 
 
 for _kind in KINDS:
@@ -288,6 +307,6 @@ for _kind in KINDS:
         _kind.name,
         _kind.signature,
         shape=lambda args, kind=_kind: conv_shape(kind, args),  # type: ignore[misc]
-        lower=lambda args, kind=_kind: lower_conv(kind, args),  # type: ignore[misc]
+        lower=lambda args, kind=_kind: lower_conv(args, read_call(kind, args)),  # type: ignore[misc]
         reference=lambda args, kind=_kind: run_conv(kind, args),  # type: ignore[misc]
     )

@@ -15,15 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.engine.ops.core.args import Args, TensorArg
-from webpte.engine.ops.core.quads import float_type, quad_grid
-from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, fold_grid, pack
+from webpte.engine.ops.core.quads import quad_grid
+from webpte.engine.ops.core.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.registry import register
-from webpte.engine.ops.core.target import Target
 from webpte.engine.ops.int8.int8 import (
+    PerChannel,
+    Scaling,
     check_int8,
     check_per_channel,
     check_terms,
     choose_tile,
+    flip,
     floats_memory,
     read_scaling,
     types_of,
@@ -56,9 +58,14 @@ class LinearQ8:
     """A checked call."""
 
     x: TensorArg
-    weight: TensorArg
-    scales: TensorArg
-    bias: TensorArg | None
+    weights: PerChannel
+    scaling: Scaling
+    rows: tuple[TensorArg, TensorArg] | None = None  # scales and zeros of the rows of x
+    quantized: Scratch | None = None  # x, if it comes as floats
+
+    @property
+    def weight(self) -> TensorArg:
+        return self.weights.weight
 
     @property
     def m(self) -> int:
@@ -78,21 +85,34 @@ class LinearQ8:
 
     @property
     def inputs(self) -> tuple[Binding, ...]:
-        bias = None if self.bias is None else self.bias.id
-        return self.x.id, self.weight.id, self.scales.id, bias
+        scale, zero = (row.id for row in self.rows) if self.rows else (None, None)
+        return self.quantized or self.x.id, *self.weights.bindings, scale, zero
+
+    def types(self, args: Args, out: TensorArg | None) -> tuple[tuple[str, str], ...]:
+        scale, zero = (row.dtype.wgsl for row in self.rows) if self.rows else ("f32", "i32")
+        return *self.weights.types(args, out), ("SCALE", scale), ("ZERO", zero)
 
     @property
     def overrides(self) -> tuple[tuple[str, float], ...]:
         return (
+            *self.weights.overrides,
+            *flip("X_FLIP", self.x),
+            *((("ROW_PARAMS", True),) if self.rows else ()),
             ("WEIGHT_ALIGNED", self.k % 4 == 0 and self.row_bytes % 4 == 0),
             ("X_ALIGNED", self.k % 4 == 0),
         )
 
 
-def read_call(args: Args) -> LinearQ8:
-    x, weight = args.tensor("x"), args.tensor("weight")
-    scales, bias = args.tensor("scales"), args.optional_tensor("bias")
-    check_int8(args, x, weight)
+def read_call(args: Args, quantized: bool) -> LinearQ8:
+    check_int8(args, args.tensor("x"), args.tensor("weight"))
+    weights = PerChannel(args.tensor("weight"), args.tensor("scales"), args.optional_tensor("bias"))
+    check_weights(args, weights)
+    return LinearQ8(args.tensor("x"), weights, read_scaling(args, quantized))
+
+
+def check_weights(args: Args, weights: PerChannel) -> None:
+    """Check that weights [N, K], scales and biases fit rows of x."""
+    x, weight = args.tensor("x"), weights.weight
     fits = (
         x.rank > 0
         and weight.rank == 2
@@ -102,14 +122,12 @@ def read_call(args: Args) -> LinearQ8:
         raise GraphError(
             f"{args.call}: weights {list(weight.dims)} do not fit rows of x {list(x.dims)}"
         )
-    check_per_channel(args, "scales", scales, weight.dims[0])
-    check_per_channel(args, "bias", bias, weight.dims[0])
-    return LinearQ8(x, weight, scales, bias)
+    check_per_channel(args, "scales", weights.scales, weight.dims[0])
+    check_per_channel(args, "bias", weights.bias, weight.dims[0], weights.integer_bias)
 
 
 def linear_shape(args: Args, quantized: bool) -> tuple[Dims]:
-    linear = read_call(args)
-    read_scaling(args, quantized)
+    linear = read_call(args, quantized)
     if quantized:
         check_int8(args, args.out)
     elif not args.out.dtype.is_float:
@@ -117,60 +135,63 @@ def linear_shape(args: Args, quantized: bool) -> tuple[Dims]:
     return ((*linear.x.dims[:-1], linear.n),)
 
 
-def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
-    linear, scaling, out = read_call(args), read_scaling(args, quantized), args.out
+def lower_linear(args: Args, linear: LinearQ8) -> list[Dispatch]:
+    """Lower to a GEMM, and to another dispatch where it cannot write the output's type."""
+    scaling, out = linear.scaling, args.out
     check_terms(args, linear.k)
     if out.numel == 0:
         return []
+    if scaling.inverse is None:
+        return [gemm_dispatch(args, linear, out.id, out.dtype.wgsl)]
     # Outputs are written as whole words; other rows are written as floats and requantized.
-    whole = quantized and linear.n % 4 == 0
-    memory = floats_memory(out.numel)
-    target = out.id if whole or not quantized else memory
-    uniform = scaling.params(linear.row_bytes, 0, linear.n)
-    stored = float_type(args, linear.scales, linear.bias, None if quantized else out)
-    written = "u32" if whole else "f32" if quantized else stored
-    bindings = (*linear.inputs, target, uniform)
-    gemm = gemm_dispatch(linear, bindings, stored, written, args.target)
-    if target is not memory:
-        return [gemm]
-    assert scaling.inverse is not None
-    return [gemm, requantize_dispatch(memory, out, scaling.inverse, scaling.zero)]
+    if linear.n % 4 == 0:
+        return [gemm_dispatch(args, linear, out.id, "u32")]
+    memory, bounds = floats_memory(out.numel), (scaling.low, scaling.high)
+    return [
+        gemm_dispatch(args, linear, memory, "f32"),
+        requantize_dispatch(memory, out, scaling.inverse, scaling.zero, bounds),
+    ]
 
 
-def gemm_dispatch(
-    linear: LinearQ8, bindings: tuple[Binding, ...], stored: str, written: str, target: Target
-) -> Dispatch:
-    """Return the GEMM; scales and biases are `stored`; `written` is u32 (bytes) or a float."""
+def gemm_dispatch(args: Args, linear: LinearQ8, target: Binding, written: str) -> Dispatch:
+    """Return the GEMM; `written` is the type of the output, u32 for bytes."""
     types: tuple[tuple[str, str], ...] = ()
-    if target.software:
+    # Only the simple kernel knows the zeros of weights.
+    simple = args.target.software or linear.scaling.weight_zero != 0
+    if simple:
         kernel, parts = "q8ta_linear_simple", (linear.m, ceil_div(linear.n, 4))
     elif linear.m <= FEW_ROWS:
         rows = next((rows for rows in ROWS_AT_ONCE if rows >= linear.m), ROWS_AT_ONCE[-1])
         parts = ceil_div(linear.m, rows), ceil_div(linear.n, 4)
         kernel, types = "q8ta_linear_skinny", types_of(ROWS=rows)
     else:
-        tile = choose_tile(linear.m, linear.n, target)
+        tile = choose_tile(linear.m, linear.n, args.target)
         parts = tile.count(linear.m, linear.n)
         kernel, types = "q8ta_linear", tile.types
     count = parts[0] * parts[1]
+    floats = args.out if linear.scaling.inverse is None else None
     return Dispatch(
         kernel=kernel,
-        bindings=bindings,
+        bindings=(
+            *(*linear.inputs, target),
+            linear.scaling.params(linear.row_bytes, 0, linear.n),
+        ),
         params=pack("5I", linear.m, linear.n, linear.k, *parts),
-        grid=quad_grid(count) if target.software else fold_grid(count),
-        types=(("FLOAT", stored), ("OUT", written), *types),
+        grid=quad_grid(count) if simple else fold_grid(count),
+        types=(*linear.types(args, floats), ("OUT", written), *types),
         overrides=(("BYTES", written == "u32"), *linear.overrides),
     )
 
 
 def run_linear(args: Args, quantized: bool) -> Array:
-    linear, scaling = read_call(args), read_scaling(args, quantized)
-    bias = args.optional_array("bias")
+    linear = read_call(args, quantized)
+    scaling, bias = linear.scaling, args.optional_array("bias")
     # float64 holds every sum exactly, and its matrix multiplication is fast.
     x = args.array("x").astype(np.float64) - scaling.x_zero
     sums = x @ args.array("weight")[:, : linear.k].T.astype(np.float64)
     n = linear.n
-    return scaling.result(sums, args.array("scales")[:n], None if bias is None else bias[:n])
+    result = scaling.result(sums, args.array("scales")[:n], None if bias is None else bias[:n])
+    return result.astype(args.out.dtype.numpy)
 
 
 for _name, _signature in OPS.items():
@@ -179,6 +200,6 @@ for _name, _signature in OPS.items():
         _name,
         _signature,
         shape=lambda args, quantized=_quantized: linear_shape(args, quantized),  # type: ignore[misc]
-        lower=lambda args, quantized=_quantized: lower_linear(args, quantized),  # type: ignore[misc]
+        lower=lambda args, quantized=_quantized: lower_linear(args, read_call(args, quantized)),  # type: ignore[misc]
         reference=lambda args, quantized=_quantized: run_linear(args, quantized),  # type: ignore[misc]
     )

@@ -3,6 +3,7 @@
     choose_qparams_affine(x, mapping, block_size, ...)     a pair per block of x
     choose_qparams.tensor(x, qmin, qmax, eps)              a pair for all of x
     choose_qparams_per_token_asymmetric(x)                 a pair per row, for int8
+    choose_qparams_qd8(x, nonbatch_dims)                   a pair per row, as XNNPACK has them
 
 With lowest = min(block, 0) and highest = max(block, 0):
 
@@ -12,8 +13,11 @@ With lowest = min(block, 0) and highest = max(block, 0):
     SYMMETRIC_NO_CLIPPING_ERR  scale = max(lowest / qmin, highest / qmax)
                                zero = (qmin + qmax + 1) / 2, for both symmetric mappings
     per token                  asymmetric, but zero from the end of the range with the smaller error
+    qd8                        likewise, computed from s = 255 / (highest - lowest), or 1 if both
+                               are 0; the scale is 1 / s
 
-A scale is never below eps.
+A scale is never below eps. XNNPACK rounds x * s, and its consumers here x * (1 / scale), which may
+differ in the last bit: a value within 1e-5 of the middle of two integers may become either.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ Array = np.ndarray
 # Values of MAPPING in wgsl/quant/choose_qparams.wgsl.
 MAPPINGS = {"ASYMMETRIC": 0, "SYMMETRIC": 1, "SYMMETRIC_NO_CLIPPING_ERR": 2}
 LEAST_ERROR = 3
+INVERSE_FIRST = 4
 
 MAX_AXES = 16  # also in wgsl/lib/quant/min_max.wgsl
 MOST_LANES = 64  # per block: a workgroup of 256 takes 4 blocks
@@ -122,6 +127,17 @@ def token_rule(args: Args) -> QParamsRule:
     return QParamsRule(LEAST_ERROR, -128, 127, FLOAT_EPSILON, block, (*dims[:-1], 1))
 
 
+def rows_rule(args: Args) -> QParamsRule:
+    """Return the rule of rows of one or more dims; the outputs may leave these dims out."""
+    x, inner = args.tensor("x"), args.integer("nonbatch_dims")
+    if not 1 <= inner <= x.rank:
+        raise GraphError(f"{args.call}: rows of {inner} dims in {list(x.dims)}")
+    batch = x.dims[: x.rank - inner]
+    block = (*(1 for _ in batch), *x.dims[x.rank - inner :])
+    dims = batch if args.outs[0].rank == len(batch) else (*batch, *(1 for _ in range(inner)))
+    return QParamsRule(INVERSE_FIRST, -128, 127, 0, block, dims)
+
+
 CHOOSE = (
     ChooseQParams(
         "torchao.choose_qparams_affine.default",
@@ -139,6 +155,11 @@ CHOOSE = (
         "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
         "x: tensor, dtype: any = None -> tensors",
         token_rule,
+    ),
+    ChooseQParams(
+        "webpte.choose_qparams_qd8.default",
+        "x: tensor, nonbatch_dims: int = 1 -> tensors",
+        rows_rule,
     ),
 )
 
@@ -254,7 +275,7 @@ def choose_dispatch(
     return Dispatch(
         kernel="choose_qparams_simple" if software else "choose_qparams",
         bindings=(source, scale.id, zero.id),
-        params=blocks.params() + pack("4f", rule.low, rule.high, rule.epsilon, rule.middle),
+        params=blocks.params() + pack("4fI12x", rule.low, rule.high, rule.epsilon, rule.middle, 0),
         grid=quad_grid(quad_count(blocks.count)) if software else blocks.layout.grid(blocks.count),
         types=(("SCALE", scale.dtype.wgsl), ("X", stored), ("ZERO", zero.dtype.wgsl)),
         overrides=(*overrides, ("MAPPING", rule.mapping)),
@@ -279,6 +300,8 @@ def run_choose(op: ChooseQParams, args: Args) -> list[Array]:
 
 def np_scale(rule: QParamsRule, lowest: Array, highest: Array) -> Array:
     span = np.float32(rule.high - rule.low)
+    if rule.mapping == INVERSE_FIRST:
+        return np.float32(1) / np_inverse(rule, lowest, highest)
     if rule.mapping == MAPPINGS["SYMMETRIC"]:
         return np.maximum(-lowest, highest) / (span / 2)
     if rule.mapping == MAPPINGS["SYMMETRIC_NO_CLIPPING_ERR"]:
@@ -286,13 +309,24 @@ def np_scale(rule: QParamsRule, lowest: Array, highest: Array) -> Array:
     return (highest - lowest) / span
 
 
+def np_inverse(rule: QParamsRule, lowest: Array, highest: Array) -> Array:
+    """Return the integers per unit of x."""
+    wide = np.where(highest == lowest, np.float32(1), highest - lowest)
+    inverse = np.float32(rule.high - rule.low) / wide
+    return np.where(highest == lowest, np.float32(1), inverse)
+
+
 def np_zero(rule: QParamsRule, lowest: Array, highest: Array, scale: Array) -> Array:
     low, high = np.float32(rule.low), np.float32(rule.high)
     if rule.mapping == MAPPINGS["ASYMMETRIC"]:
         return low - np.round(lowest / scale)
-    if rule.mapping == LEAST_ERROR:
-        below = (low + lowest / scale) + (high + highest / scale) > 0
-        return np.round(np.where(below, low - lowest / scale, high - highest / scale))
+    if rule.mapping in (LEAST_ERROR, INVERSE_FIRST):
+        first, last = lowest / scale, highest / scale
+        if rule.mapping == INVERSE_FIRST:
+            inverse = np_inverse(rule, lowest, highest)
+            first, last = lowest * inverse, highest * inverse
+        below = (low + first) + (high + last) > 0
+        return np.round(np.where(below, low - first, high - last))
     return np.full_like(scale, rule.middle)
 
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from webpte.engine.dtypes import DTYPES
 from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.quads import clamp_int32, quad_count, quad_grid
-from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, pack
+from webpte.engine.ops.core.records import Binding, Dispatch, Scratch, ceil_div, pack
 from webpte.engine.ops.core.registry import register
 from webpte.engine.shapes import Dims, collapse, contiguous_strides, normalize_dim, numel
 from webpte.errors import GraphError, UnsupportedError
@@ -273,9 +274,32 @@ def dispatch(
     )
 
 
-def requantize_dispatch(source: Binding, out: TensorArg, inverse: float, zero: int) -> Dispatch:
-    """Quantize floats in `source` to int8, for kernels that cannot write whole words of bytes."""
-    return dispatch(source, "f32", out, Parameters(inverse, zero), (-128, 127))
+def requantize_dispatch(
+    source: Binding,
+    out: TensorArg,
+    inverse: float,
+    zero: int,
+    bounds: tuple[int, int] = (-128, 127),
+) -> Dispatch:
+    """Quantize floats in `source` to bytes, for kernels that cannot write whole words of them."""
+    return dispatch(source, "f32", out, Parameters(inverse, zero), bounds)
+
+
+def quantize_rows(x: TensorArg, scale: TensorArg, zero: TensorArg, memory: Scratch) -> Dispatch:
+    """Quantize floats to int8 in `memory`, with a scale and a zero per row."""
+    parameters = Parameters(
+        scale=scale.id,
+        zero=zero.id,
+        scale_type=scale.dtype.wgsl,
+        zero_type=zero.dtype.wgsl,
+        sizes=(numel(x.dims[:-1]), x.dims[-1]),
+        steps=(1, 0),
+        tensors=True,
+    )
+    quantized = dispatch(
+        x.id, x.dtype.wgsl, x._replace(dtype=DTYPES["int8"]), parameters, (-128, 127)
+    )
+    return replace(quantized, bindings=(*quantized.bindings[:-1], memory))
 
 
 def lower_quantize(op: Granularity, args: Args) -> list[Dispatch]:
