@@ -12,24 +12,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from webpte.engine.format.vulkan import (
     BoolValue,
     DoubleValue,
-    IntListValue,
     IntValue,
     NullValue,
-    ValueListValue,
 )
-from webpte.engine.graph.graph import PREPACK, Call, Graph, Tensor, Value
-from webpte.engine.load.program_file import MethodContents
+from webpte.engine.graph.graph import Call, Graph, Tensor, Value
+from webpte.engine.load.recognizer import Recognizer
 from webpte.engine.load.visible_keys import WHERE, RelativeKeys, VisibleKeys
 from webpte.engine.ops import definition_of
 from webpte.engine.ops.move.symint import SELECT_AS_SYMINT
-from webpte.engine.rewrite.dataflow import Dataflow
-from webpte.engine.rewrite.validate import constant_transfers
-from webpte.engine.shapes import Dims, numel
 
 WITH_CACHE, CACHE_ONLY = "sdpa_with_kv_cache.default", "custom_sdpa.default"
 UPDATE, BMM, TANH = "update_cache.default", "aten.bmm.default", "aten.tanh.default"
@@ -41,32 +34,10 @@ HIDDEN = -1e9  # a score of at most this has no weight beside a score within a s
 MOST_CAP = 1e4
 
 
-async def recognize_attention(method: MethodContents) -> MethodContents:
-    """Return a method whose attention has windows and soft caps as arguments."""
-    graphs = [None if graph is None else await _named(graph) for graph in method.graphs]
-    return replace(method, graphs=tuple(graphs))
-
-
-async def _named(graph: Graph) -> Graph:
+def has_attention(graph: Graph) -> bool:
+    """Return whether a graph has calls that `AttentionRecognizer` may replace."""
     names = {_name(call) for call in graph.calls}
-    if not names & {WITH_CACHE, CACHE_ONLY} and not {UPDATE, TANH, BMM} <= names:
-        return graph
-    naming = _AttentionRecognizer(graph, await _scalars(graph))
-    for call in graph.calls:
-        naming.visit(call)
-    return naming.result()
-
-
-async def _scalars(graph: Graph) -> dict[int, float]:
-    """Read the constants that are a single number."""
-    flow, found = Dataflow.of(graph), dict[int, float]()
-    for transfer in constant_transfers(graph):
-        tensor = transfer.target
-        one = numel(tensor.dims) == 1 and tensor.dtype.packing is None
-        if one and tensor.id not in flow.volatile and tensor.id not in graph.inputs:
-            data = await transfer.constant.region.read(0, tensor.file_bytes)
-            found[tensor.id] = float(np.frombuffer(bytes(data), tensor.dtype.numpy)[0])
-    return found
+    return bool(names & {WITH_CACHE, CACHE_ONLY}) or {UPDATE, TANH, BMM} <= names
 
 
 def _name(call: Call) -> str:
@@ -74,15 +45,8 @@ def _name(call: Call) -> str:
     return call.name if op is None else op.name
 
 
-class _AttentionRecognizer:
-    """A graph being rewritten: calls to replace, and values that their replacements need."""
-
-    def __init__(self, graph: Graph, scalars: Mapping[int, float]) -> None:
-        self._graph = graph
-        self._flow = Dataflow.of(graph)
-        self._scalars = scalars
-        self._values: list[Value] = list(graph.values)
-        self._replaced: dict[int, Call | None] = {}  # by index; None: removed
+class AttentionRecognizer(Recognizer):
+    """A recognizer of windows and soft caps."""
 
     def visit(self, call: Call) -> None:
         """Rewrite a call if it is attention with a recognized window or soft cap."""
@@ -92,20 +56,6 @@ class _AttentionRecognizer:
         elif name == BMM:
             self._name_cap(call)
 
-    def result(self) -> Graph:
-        """Return the graph without calls whose results nobody needs any more."""
-        if not self._replaced:
-            return self._graph
-        changed = (self._replaced.get(call.index, call) for call in self._graph.calls)
-        calls = [call for call in changed if call is not None]
-        whole = Graph(
-            tuple(self._values),
-            tuple(replace(call, index=i) for i, call in enumerate(calls)),
-            self._graph.inputs,
-            self._graph.outputs,
-        )
-        return _without_dead_calls(whole)
-
     # Windows
 
     def _name_window(self, call: Call) -> None:
@@ -114,15 +64,15 @@ class _AttentionRecognizer:
         if "attn_mask" not in positions or _positions(call)["window"] in positions.values():
             return
         mask = call.args[positions["attn_mask"]]
-        cache = self._graph.tensor(call.args[positions["k_cache"]])
-        query = self._graph.tensor(call.args[positions["query"]])
+        cache = self.graph.tensor(call.args[positions["k_cache"]])
+        query = self.graph.tensor(call.args[positions["query"]])
         start = self._start_of(call.args[positions["input_pos"]])
-        shaped = isinstance(self._graph.value(mask), Tensor) and start is not None
-        if not shaped or self._graph.tensor(mask).dims != (query.dims[1], cache.dims[1]):
+        shaped = isinstance(self.graph.value(mask), Tensor) and start is not None
+        if not shaped or self.graph.tensor(mask).dims != (query.dims[1], cache.dims[1]):
             return
         assert start is not None
-        keys = VisibleKeys(self._graph, self._scalars, start, cache.dims[1])
-        boolean = self._graph.tensor(mask).dtype.name == "bool"
+        keys = VisibleKeys(self.graph, self.scalars, start, cache.dims[1])
+        boolean = self.graph.tensor(mask).dtype.name == "bool"
         window = _window(keys.seen(mask) if boolean else keys.shown(mask), cache.dims[1])
         if window is None:
             return
@@ -131,7 +81,7 @@ class _AttentionRecognizer:
             "is_causal": BoolValue(True),
             "window": IntValue(window),
         }
-        self._replaced[call.index] = self._with(call, changed)
+        self.replaced[call.index] = self._with(call, changed)
 
     def _with(self, call: Call, changed: Mapping[str, Value]) -> Call:
         """Return a call with other arguments, and with the new arguments before them."""
@@ -142,38 +92,34 @@ class _AttentionRecognizer:
         for at in range(last + 1):
             name = names[at]
             if at >= len(args):
-                args.append(self._add(changed.get(name, defaults.get(name, NullValue()))))
+                args.append(self.add(changed.get(name, defaults.get(name, NullValue()))))
             elif name in changed:
-                args[at] = self._add(changed[name])
+                args[at] = self.add(changed[name])
         return replace(call, args=(*args, call.args[-1]))
-
-    def _add(self, value: Value) -> int:
-        self._values.append(value)
-        return len(self._values) - 1
 
     def _start_of(self, position: int) -> int | None:
         """Return the tensor whose first element is the given live position."""
-        writers = [self._graph.calls[i] for i in self._flow.writers.get(position, ())]
+        writers = [self.graph.calls[i] for i in self.flow.writers.get(position, ())]
         if len(writers) != 1 or writers[0].name != SELECT_AS_SYMINT:
             return None
         source, dim, at = writers[0].args[:3]
-        first = self._ints(dim) == self._ints(at) == (0,)
-        given = source in self._graph.inputs and self._graph.tensor(source).dims == (1,)
+        first = self.ints(dim) == self.ints(at) == (0,)
+        given = source in self.graph.inputs and self.graph.tensor(source).dims == (1,)
         return source if first and given else None
 
     # Soft caps
 
     def _name_cap(self, last: Call) -> None:
         """Replace attention that is written out, from the scores to the weighted sum of values."""
-        weights, values = self._writer(last.args[0], SOFTMAX), self._cache(last.args[1])
+        weights, values = self.writer(last.args[0], SOFTMAX), self._cache(last.args[1])
         end = self._end(last)
-        if weights is None or values is None or end is None or self._ints(weights.args[1]) != (-1,):
+        if weights is None or values is None or end is None or self.ints(weights.args[1]) != (-1,):
             return
-        masked = self._writer(weights.args[0], WHERE)
-        if masked is None or self._scalars.get(masked.args[2], 0.0) > HIDDEN:
+        masked = self.writer(weights.args[0], WHERE)
+        if masked is None or self.scalars.get(masked.args[2], 0.0) > HIDDEN:
             return
         capped = self._capped(masked.args[1])
-        first = None if capped is None else self._writer(capped[0], BMM)
+        first = None if capped is None else self.writer(capped[0], BMM)
         if capped is None or first is None:
             return
         keys = self._cache(first.args[1], turned=True)
@@ -188,24 +134,24 @@ class _AttentionRecognizer:
         if window is None or not same or not self._is_alike(query[0], keys, values, end.args[-1]):
             return
         made = (NullValue(), IntValue(0), BoolValue(True), DoubleValue(query[1]), IntValue(window))
-        added = [self._add(value) for value in (*made, DoubleValue(capped[1]))]
+        added = [self.add(value) for value in (*made, DoubleValue(capped[1]))]
         args = (
             *(query[0], updates[0].args[0], updates[1].args[0], keys, values),
-            *(updates[0].args[2], self._add(IntValue(1)), *added, end.args[-1]),
+            *(updates[0].args[2], self.add(IntValue(1)), *added, end.args[-1]),
         )
-        self._replaced |= {update.index: None for update in updates if update is not None}
-        self._replaced[end.index] = replace(end, name=WITH_CACHE, args=args)
+        self.replaced |= {update.index: None for update in updates if update is not None}
+        self.replaced[end.index] = replace(end, name=WITH_CACHE, args=args)
 
     def _window_of(self, seen: int, query: int, cache: int, position: int) -> int | None:
         start = self._start_of(position)
-        count = self._graph.tensor(cache).dims[1]
-        tokens = self._graph.tensor(query).dims[1]
-        if start is None or self._graph.tensor(seen).dims != (tokens, count):
+        count = self.graph.tensor(cache).dims[1]
+        tokens = self.graph.tensor(query).dims[1]
+        if start is None or self.graph.tensor(seen).dims != (tokens, count):
             return None
-        return _window(VisibleKeys(self._graph, self._scalars, start, count).seen(seen), count)
+        return _window(VisibleKeys(self.graph, self.scalars, start, count).seen(seen), count)
 
     def _is_alike(self, query: int, keys: int, values: int, out: int) -> bool:
-        tensors = [self._graph.tensor(i) for i in (query, keys, values, out)]
+        tensors = [self.graph.tensor(i) for i in (query, keys, values, out)]
         q, k, v, end = (tensor.dims for tensor in tensors)
         sizes = len(q) == len(k) == 4 and q == end and k == v and (q[0], q[3]) == (k[0], k[3])
         return sizes and len({tensor.dtype for tensor in tensors}) == 1
@@ -213,7 +159,7 @@ class _AttentionRecognizer:
     def _capped(self, value_id: int) -> tuple[int, float] | None:
         """Return x and c of a value that is c * tanh(x / c)."""
         times = self._scaled(value_id)
-        tanh = None if times is None else self._writer(times[0], TANH)
+        tanh = None if times is None else self.writer(times[0], TANH)
         parts = None if tanh is None else self._scaled(tanh.args[0])
         if times is None or parts is None:
             return None
@@ -223,96 +169,68 @@ class _AttentionRecognizer:
 
     def _scaled(self, value_id: int) -> tuple[int, float] | None:
         """Return a tensor and the number by which it is multiplied."""
-        call = self._writer(value_id, MUL) or self._writer(value_id, DIV)
-        number = None if call is None else self._scalars.get(call.args[1])
+        call = self.writer(value_id, MUL) or self.writer(value_id, DIV)
+        number = None if call is None else self.scalars.get(call.args[1])
         if call is None or number is None or number == 0:
             return None
         return call.args[0], number if call.name == MUL else 1 / number
 
     def _query(self, value_id: int) -> tuple[int, float] | None:
         """Return the query [1, tokens, heads, size] of a GEMM, and its scale."""
-        picked = self._writer(value_id, SELECT)
+        picked = self.writer(value_id, SELECT)
         if picked is None or not self._is_first(picked):
             return None
         scaled = self._scaled(picked.args[0]) or (picked.args[0], 1.0)
-        turned = self._writer(scaled[0], PERMUTE)
-        if turned is None or self._ints(turned.args[1]) != (0, 2, 1, 3):
+        turned = self.writer(scaled[0], PERMUTE)
+        if turned is None or self.ints(turned.args[1]) != (0, 2, 1, 3):
             return None
         return turned.args[0], scaled[1]
 
     def _cache(self, value_id: int, turned: bool = False) -> int | None:
         """Return the cache [1, positions, key heads, size] whose heads a GEMM reads, repeated."""
         if turned:
-            call = self._writer(value_id, PERMUTE)
-            if call is None or self._ints(call.args[1]) != (0, 2, 1):
+            call = self.writer(value_id, PERMUTE)
+            if call is None or self.ints(call.args[1]) != (0, 2, 1):
                 return None
             value_id = call.args[0]
-        view = self._writer(value_id, VIEW)
+        view = self.writer(value_id, VIEW)
         if view is not None:
-            spread = self._writer(view.args[0], EXPAND)
-            apart = None if spread is None else self._writer(spread.args[0], UNSQUEEZE)
-            if spread is None or apart is None or self._ints(apart.args[1]) != (1,):
+            spread = self.writer(view.args[0], EXPAND)
+            apart = None if spread is None else self.writer(spread.args[0], UNSQUEEZE)
+            if spread is None or apart is None or self.ints(apart.args[1]) != (1,):
                 return None
-            heads, _, *rest = self._dims(spread.args[-1])
-            if self._dims(apart.args[0]) != (heads, *rest):
+            heads, _, *rest = self.dims(spread.args[-1])
+            if self.dims(apart.args[0]) != (heads, *rest):
                 return None
-            if self._dims(view.args[-1])[1:] != tuple(rest):
+            if self.dims(view.args[-1])[1:] != tuple(rest):
                 return None
             value_id = apart.args[0]
-        call = self._writer(value_id, PERMUTE)
-        picked = None if call is None else self._writer(call.args[0], SELECT)
-        if call is None or picked is None or self._ints(call.args[1]) != (1, 0, 2):
+        call = self.writer(value_id, PERMUTE)
+        picked = None if call is None else self.writer(call.args[0], SELECT)
+        if call is None or picked is None or self.ints(call.args[1]) != (1, 0, 2):
             return None
         cache = picked.args[0]
-        is_state = cache in self._flow.state and len(self._dims(cache)) == 4
+        is_state = cache in self.flow.state and len(self.dims(cache)) == 4
         return cache if is_state and self._is_first(picked) else None
 
     def _only_update(self, cache: int) -> Call | None:
         """Return the update of a cache that only the update and one other call use."""
-        users = [self._graph.calls[i] for i in self._flow.readers.get(cache, ())]
+        users = [self.graph.calls[i] for i in self.flow.readers.get(cache, ())]
         updates = [call for call in users if _name(call) == UPDATE and call.args[1] == cache]
         return updates[0] if len(updates) == 1 and len(users) == 2 else None
 
     def _end(self, last: Call) -> Call | None:
         """Return the call that gives the result as [1, tokens, heads, size]."""
-        turned = self._only_reader(last.args[-1], PERMUTE)
-        if turned is None or self._ints(turned.args[1]) != (1, 0, 2):
+        turned = self.only_reader(last.args[-1], PERMUTE)
+        if turned is None or self.ints(turned.args[1]) != (1, 0, 2):
             return None
-        end = self._only_reader(turned.args[-1], UNSQUEEZE)
-        return end if end is not None and self._ints(end.args[1]) == (0,) else None
+        end = self.only_reader(turned.args[-1], UNSQUEEZE)
+        return end if end is not None and self.ints(end.args[1]) == (0,) else None
 
     # Calls and values
 
-    def _writer(self, value_id: int, name: str) -> Call | None:
-        """Return the call of this name that computes a value for a single other call."""
-        writers = self._flow.writers.get(value_id, ())
-        if len(writers) != 1 or value_id in self._flow.volatile:
-            return None
-        call = self._graph.calls[writers[0]]
-        alone = len(self._flow.readers.get(value_id, ())) == 1
-        return call if call.name == name and alone and not self._is_output(value_id) else None
-
-    def _is_output(self, value_id: int) -> bool:
-        return value_id in self._graph.outputs
-
-    def _only_reader(self, value_id: int, name: str) -> Call | None:
-        readers = self._flow.readers.get(value_id, ())
-        if len(readers) != 1 or self._is_output(value_id):
-            return None
-        call = self._graph.calls[readers[0]]
-        return call if call.name == name else None
-
     def _is_first(self, select: Call) -> bool:
-        return self._ints(select.args[1]) == self._ints(select.args[2]) == (0,)
-
-    def _dims(self, value_id: int) -> Dims:
-        return self._graph.tensor(value_id).dims
-
-    def _ints(self, value_id: int) -> tuple[int, ...] | None:
-        value = self._graph.value(value_id)
-        if isinstance(value, IntListValue):
-            return tuple(value.items)
-        return (value.value,) if isinstance(value, IntValue) else None
+        return self.ints(select.args[1]) == self.ints(select.args[2]) == (0,)
 
 
 def _window(seen: RelativeKeys | None, keys: int) -> int | None:
@@ -324,26 +242,5 @@ def _window(seen: RelativeKeys | None, keys: int) -> int | None:
 
 def _positions(call: Call) -> Mapping[str, int]:
     op = definition_of(call)
-    assert op is not None, "see _AttentionRecognizer.visit"
+    assert op is not None, "see AttentionRecognizer.visit"
     return op.signature.positions
-
-
-def _without_dead_calls(graph: Graph) -> Graph:
-    """Return a graph without calls whose results nobody needs."""
-    flow = Dataflow.of(graph)
-    needed, kept = set(graph.outputs), list[Call]()
-    for call in reversed(graph.calls):
-        lasting = bool(flow.changes(call)) or any(i in flow.state for i in flow.gives(call))
-        gives = call.args[-1:] if call.name == PREPACK else flow.gives(call)
-        if lasting or needed.intersection(gives):
-            kept.append(call)
-            needed.update(graph.expand(call.args), flow.takes(call))
-            needed.update(_listed(graph, call))
-    calls = tuple(replace(call, index=i) for i, call in enumerate(reversed(kept)))
-    return Graph(graph.values, calls, graph.inputs, graph.outputs)
-
-
-def _listed(graph: Graph, call: Call) -> set[int]:
-    """Return the values in the lists among a call's arguments."""
-    lists = (graph.value(i) for i in call.args)
-    return {i for one in lists if isinstance(one, ValueListValue) for i in one.items}

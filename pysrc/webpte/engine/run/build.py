@@ -30,7 +30,7 @@ from webpte.engine.graph.graph import Graph
 from webpte.engine.load.fold_method import fold
 from webpte.engine.load.offload import offload
 from webpte.engine.load.program_file import Contents, MethodContents
-from webpte.engine.load.recognize_attention import recognize_attention
+from webpte.engine.load.recognize import recognize
 from webpte.engine.load.resident import keep_state
 from webpte.engine.load.state import Cell, State, read_states, share_cells
 from webpte.engine.load.stitch import stitch
@@ -286,7 +286,7 @@ async def _on_gpu(
     folded, state = await fold(method, state)
     stitched = stitch(offload(folded, state, device, others), state, device)
     planned, kept = keep_state(stitched, state, others)
-    return Stages(method, folded, await recognize_attention(planned), state), kept
+    return Stages(method, folded, await recognize(planned), state), kept
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:

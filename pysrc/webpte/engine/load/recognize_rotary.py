@@ -1,0 +1,170 @@
+"""Recognizes rotary embeddings of queries and keys that a file writes out.
+
+ExecuTorch's own Llama rotates neighbours: a view [B, S, heads, D / 2, 2] is cut into its two halves
+(a, b), which become a cos - b sin and b cos + a sin, and lie side by side again at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from webpte.engine.format.vulkan import IntListValue, IntValue, ValueListValue
+from webpte.engine.graph.graph import Call, Graph, Tensor
+from webpte.engine.load.recognizer import VIEWS, Recognizer
+from webpte.engine.shapes import numel
+
+ROTATE, UPDATE = "et_vk.apply_rotary_emb.default", "update_cache.default"
+ADD, SUB, MUL = "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor"
+CAT, SLICE, VIEW = "aten.cat.default", "aten.slice_copy.Tensor", "aten.view_copy.default"
+
+
+def has_rotations(graph: Graph) -> bool:
+    """Return whether a graph has calls that `RotaryRecognizer` may replace."""
+    return {SUB, MUL, CAT, SLICE} <= {call.name for call in graph.calls}
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A rotation of x: the view that x is cut from, the tables, and the call with the result."""
+
+    pairs: Call
+    cosines: int
+    sines: int
+    end: Call
+
+
+class RotaryRecognizer(Recognizer):
+    """A recognizer of rotations of neighbours, of a query and a key by the same tables."""
+
+    def run(self) -> Graph:
+        waiting: dict[tuple[int, int], Rotation] = {}
+        for call in self.graph.calls:
+            found = self._rotation(call)
+            if found is None:
+                continue
+            first = waiting.pop((found.cosines, found.sines), None)
+            if first is None:
+                waiting[found.cosines, found.sines] = found
+            elif self._fit(first, found):
+                self._replace(first, found)
+        return super().run()
+
+    def visit(self, call: Call) -> None:
+        """Visit nothing: a rotation is replaced together with its partner, in `run`."""
+
+    def _fit(self, first: Rotation, last: Rotation) -> bool:
+        """Return whether nothing reads the first result before the last is there."""
+        one, two = (self.dims(each.end.args[-1]) for each in (first, last))
+        readers = self.flow.readers.get(first.end.args[-1], ())
+        later = all(index > last.end.index for index in readers)
+        return later and one[:2] == two[:2] and one[3] == two[3]
+
+    def _replace(self, first: Rotation, last: Rotation) -> None:
+        """Put a call that rotates both in the place of the last, with the query first."""
+        pair = (first, last) if self._is_key(last) or not self._is_key(first) else (last, first)
+        sources = [self._whole(each) for each in pair]
+        outs = self.add(ValueListValue(tuple(each.end.args[-1] for each in pair)))
+        self.replaced[first.end.index] = None
+        args = (*sources, last.cosines, last.sines, outs)
+        self.replaced[last.end.index] = replace(last.end, name=ROTATE, args=args)
+
+    def _is_key(self, rotation: Rotation) -> bool:
+        return self.only_reader(rotation.end.args[-1], UPDATE) is not None
+
+    def _whole(self, rotation: Rotation) -> int:
+        """Return x as [B, S, heads, D]: the view of pairs becomes a view of whole heads."""
+        x = self.graph.tensor(rotation.pairs.args[-1])
+        dims = (*x.dims[:3], x.dims[3] * 2)
+        whole = self.add(replace(x, id=self.next_id, dims=dims))
+        size = self.graph.value(rotation.pairs.args[1])
+        assert isinstance(size, IntListValue | ValueListValue), "see _pairs"
+        if isinstance(size, IntListValue):
+            sizes = self.add(IntListValue((*size.items[:3], dims[3])))
+        else:
+            sizes = self.add(ValueListValue((*size.items[:3], self.add(IntValue(dims[3])))))
+        made = replace(rotation.pairs, args=(rotation.pairs.args[0], sizes, whole))
+        self.replaced[rotation.pairs.index] = made
+        return whole
+
+    def _rotation(self, end: Call) -> Rotation | None:
+        """Return the rotation whose result a view is."""
+        joined = self.writer(end.args[0], CAT) if end.name == VIEW else None
+        if joined is None or len(self.dims(joined.args[-1])) != 5:
+            return None
+        parts = self.graph.value_list(joined.args[0])
+        dims = self.dims(joined.args[-1])
+        side_by_side = self.ints(joined.args[1]) in ((4,), (-1,)) and dims[4] == 2
+        if not side_by_side or self.dims(end.args[-1]) != (*dims[:3], dims[3] * 2):
+            return None
+        if len(parts) != 2:
+            return None
+        difference, total = (
+            self._through_views(part, name) for part, name in zip(parts, (SUB, ADD), strict=True)
+        )
+        if difference is None or total is None:
+            return None
+        if not self.is_plain_sum(difference) or not self.is_plain_sum(total):
+            return None
+        a_cos, b_sin = (self.writer(value, MUL) for value in difference.args[:2])
+        products = [self.writer(value, MUL) for value in total.args[:2]]
+        if a_cos is None or b_sin is None or None in products:
+            return None
+        return self._of_products(end, a_cos, b_sin, [call for call in products if call])
+
+    def _of_products(
+        self, end: Call, a_cos: Call, b_sin: Call, products: list[Call]
+    ) -> Rotation | None:
+        for a, cosines in (a_cos.args[:2], a_cos.args[1::-1]):
+            for b, sines in (b_sin.args[:2], b_sin.args[1::-1]):
+                wanted = [{a, sines}, {b, cosines}]
+                if [set(call.args[:2]) for call in products] not in (wanted, wanted[::-1]):
+                    continue
+                pairs = self._pairs(a, b)
+                tables = [self._table(table, end) for table in (cosines, sines)]
+                if pairs is not None and tables[0] is not None and tables[1] is not None:
+                    return Rotation(pairs, tables[0], tables[1], end)
+        return None
+
+    def _pairs(self, a: int, b: int) -> Call | None:
+        """Return the view that a and b are the first and the second of each pair of."""
+        cuts = [self._cut(value) for value in (a, b)]
+        if cuts[0] is None or cuts[1] is None or cuts[0].args[0] != cuts[1].args[0]:
+            return None
+        places = [[self.ints(i) for i in cut.args[1:4]] for cut in cuts if cut is not None]
+        axes = {place[0] for place in places}
+        if not axes <= {(4,), (-1,)} or [p[1:] for p in places] != [[(0,), (1,)], [(1,), (2,)]]:
+            return None
+        source = cuts[0].args[0]
+        view = self.origin(source, VIEW)
+        alone = len(self.flow.readers.get(source, ())) == 2 and source not in self.graph.outputs
+        if view is None or not alone or len(self.dims(source)) != 5:
+            return None
+        size = self.graph.value(view.args[1])
+        listed = isinstance(size, IntListValue | ValueListValue) and len(size.items) == 5
+        return view if listed else None
+
+    def _cut(self, value_id: int) -> Call | None:
+        """Return the slice that a value with a single element of each pair is."""
+        readers = self.flow.readers.get(value_id, ())
+        if len(readers) != 2 or value_id in self.graph.outputs:
+            return None
+        view = self.origin(value_id, *VIEWS)
+        return None if view is None else self.writer(view.args[0], SLICE)
+
+    def _table(self, value_id: int, end: Call) -> int | None:
+        """Return the table [S, D / 2] that a factor [.., S, 1, D / 2] is a view of."""
+        _, tokens, _, size = self.dims(end.args[-1])
+        value: Tensor = self.graph.tensor(value_id)
+        if value.dims[-3:] != (tokens, 1, size // 2) or numel(value.dims[:-3]) != 1:
+            return None
+        while (view := self.origin(value_id, *VIEWS)) is not None:
+            value_id = view.args[0]
+            if self.dims(value_id) == (tokens, size // 2):
+                return value_id
+        return None
+
+    def _through_views(self, value_id: int, name: str) -> Call | None:
+        """Return the call of this name whose result a value is a view of."""
+        while (view := self.writer(value_id, *VIEWS)) is not None:
+            value_id = view.args[0]
+        return self.writer(value_id, name)
