@@ -8,9 +8,9 @@ import numpy as np
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import (
-    PerBlock,
-    PerRow,
-    PerTensor,
+    PerBlockQuant,
+    PerRowQuant,
+    PerTensorQuant,
     XnnDataType,
     XnnNode,
     XnnTensor,
@@ -40,7 +40,7 @@ def lower_linear(lowering: Lowering, node: XnnNode) -> None:
     rows = lowering.dynamic.get(x.id)
     if rows is None and x.quantizes_input:
         rows = quantize_rows(lowering, x)
-    if isinstance(x.quantization, PerTensor) and rows is None:
+    if isinstance(x.quantization, PerTensorQuant) and rows is None:
         _lower_q8(lowering, node, x, weight, bias, out)
     elif rows is not None:
         _lower_dynamic(lowering, node, rows, weight, bias, out)
@@ -74,7 +74,7 @@ def _lower_q8(
 ) -> None:
     """Append a layer of 8-bit values, which is requantized with XNNPACK's rounding."""
     turned = bool(node.integers["flags"] & TRANSPOSED)
-    if weight.datatype in FOUR_BITS or not isinstance(out.quantization, PerTensor):
+    if weight.datatype in FOUR_BITS or not isinstance(out.quantization, PerTensorQuant):
         lowering.refuse(node, f"of 8 bits with {weight.datatype.name}")
         return
     channels = weight.dims[1] if turned else weight.dims[0]
@@ -160,7 +160,7 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
     constant = widened(lowering.constant(weight), rows, file_bytes, row_bytes)
     codes = lowering.writer.new_tensor(DTYPES["uint8"], (rows, row_bytes), constant)
     per = weight.quantization
-    if not isinstance(per, PerBlock):
+    if not isinstance(per, PerBlockQuant):
         scales = in_memory(lowering.scales(weight, rows))
         return codes, lowering.writer.new_tensor(FLOAT, (1, rows), scales), inner
     groups = inner // per.size
@@ -170,7 +170,9 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
     return codes, lowering.writer.new_tensor(FLOAT, (groups, rows), turned), per.size
 
 
-def _turned_scales(lowering: Lowering, weight: XnnTensor, per: PerBlock, dims: Dims) -> Constant:
+def _turned_scales(
+    lowering: Lowering, weight: XnnTensor, per: PerBlockQuant, dims: Dims
+) -> Constant:
     """Return scales [rows, groups] as float32 [groups, rows]; XNNPACK rounds them to bf16."""
     found, dtype = lowering.block_scales(weight, per)
     if found is not None:
@@ -230,17 +232,17 @@ def lower_softmax(lowering: Lowering, node: XnnNode) -> None:
 
 def lower_convert(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
-    if isinstance(out.quantization, PerRow):
+    if isinstance(out.quantization, PerRowQuant):
         lowering.dynamic[out.id] = quantize_rows(lowering, x, out.quantization.dims)
         return
     held = lowering.held(x)
-    if isinstance(x.quantization, PerTensor) and isinstance(out.quantization, PerTensor):
+    if isinstance(x.quantization, PerTensorQuant) and isinstance(out.quantization, PerTensorQuant):
         if (x.quantization, x.datatype) == (out.quantization, out.datatype):
             lowering.give(out, Held(held.tensor, held.order))
         else:
             lower_table(lowering, node, x, out)
         return
-    quantized = out if isinstance(out.quantization, PerTensor) else x
+    quantized = out if isinstance(out.quantization, PerTensorQuant) else x
     if quantized.quantization is None:
         lowering.compute(out, "aten._to_copy.default", (held.tensor,), held.order)
         return
@@ -254,12 +256,14 @@ def lower_convert(lowering: Lowering, node: XnnNode) -> None:
 
 def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> DynamicRows:
     """Append the computation of the scales and the zero points of the rows of a value."""
-    x = lowering.plain(source)
-    if not 1 <= dims <= len(x.dims):
-        raise GraphError(f"rows of {dims} dims of {len(x.dims)}")
+    if not 1 <= dims <= len(source.dims):
+        raise GraphError(f"rows of {dims} dims of {len(source.dims)}")
+    held = lowering.held(source)
+    apart = held.order[: len(source.dims) - dims] == tuple(range(len(source.dims) - dims))
+    x = held.tensor if apart else lowering.plain(source)
     outer = x.dims[: len(x.dims) - dims]
-    scale = lowering.writer.new_tensor(FLOAT, (*outer, 1))
-    zero = lowering.writer.new_tensor(DTYPES["int8"], (*outer, 1))
+    scale = lowering.writer.new_tensor(FLOAT, (*outer, *(1,) * dims))
+    zero = lowering.writer.new_tensor(DTYPES["int8"], (*outer, *(1,) * dims))
     lowering.writer.call("webpte.choose_qparams_qd8.default", (x, dims), (scale, zero))
     return DynamicRows(source, scale, zero)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webpte.engine.format.xnnpack import PerTensor, XnnNode, XnnTensor
+from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.elementwise import common_order
 from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering
@@ -54,7 +54,7 @@ def lower_pad(lowering: Lowering, node: XnnNode) -> None:
     held = lowering.held(x)
     pads = [amount for axis in reversed(held.order) for amount in (before[axis], after[axis])]
     filler: float | int = value
-    if isinstance(x.quantization, PerTensor):
+    if isinstance(x.quantization, PerTensorQuant):
         least, most = (-128, 127) if is_signed(x) else (0, 255)
         scaled = round(value / x.quantization.scale) + x.quantization.zero_point
         filler = max(least, min(most, scaled))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.engine.dtypes import DTYPES
-from webpte.engine.format.xnnpack import PerTensor, XnnNode, XnnTensor
+from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.xnnpack.constants import in_memory, relaid
-from webpte.engine.xnnpack.elementwise import compute_clamped, limits
+from webpte.engine.xnnpack.elementwise import clamp, compute_clamped, limits
 from webpte.engine.xnnpack.lowering import IMAGES, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import params, quantized_limits
 from webpte.errors import GraphError
@@ -74,8 +74,8 @@ def lower_convolution(lowering: Lowering, node: XnnNode) -> None:
     if node.integers["flags"] & SAME_PADDING:
         raise GraphError("paddings that follow from the sizes of the image are not supported")
     if x.id in lowering.dynamic:
-        lowering.refuse(node, "quantized in each run")
-    elif isinstance(x.quantization, PerTensor):
+        _lower_dynamic(lowering, node, sizes, weight, bias, out)
+    elif isinstance(x.quantization, PerTensorQuant):
         _lower_q8(lowering, node, sizes)
     elif weight.quantization is not None:
         lowering.refuse(node, "of floats with quantized weights")
@@ -156,6 +156,7 @@ def _lower_q8(lowering: Lowering, node: XnnNode, sizes: Filter) -> None:
     scale = requantization(lowering, x, weight, out, sizes.out)
     name = "webpte.q8_conv_transposed.default" if sizes.transposed else "webpte.q8_conv.default"
     extra = (window(node, "adjustment"),) if sizes.transposed else ()
+    kind = () if sizes.transposed else (sizes.depthwise,)
     lowering.compute(
         out,
         name,
@@ -165,15 +166,62 @@ def _lower_q8(lowering: Lowering, node: XnnNode, sizes: Filter) -> None:
             None if bias is None else lowering.plain(bias),
             *(params(out).zero_point, *quantized_limits(node, out)),
             *([sizes.height, sizes.width], window(node, "subsampling"), paddings(node), *extra),
-            *(window(node, "dilation"), sizes.groups, sizes.depthwise),
+            *(window(node, "dilation"), sizes.groups, *kind),
         ),
         IMAGES,
     )
 
 
+def _lower_dynamic(
+    lowering: Lowering,
+    node: XnnNode,
+    sizes: Filter,
+    weight: XnnTensor,
+    bias: XnnTensor | None,
+    out: XnnTensor,
+) -> None:
+    """Append a convolution of an image that is rounded to int8 in each run, in floats.
+
+    Weights are whole numbers as floats, so that their scales follow the sums of products.
+    """
+    rows = lowering.dynamic[lowering.value(node, "input1_id").id]
+    batch = rows.source.dims[0] if rows.source.dims else 0
+    if weight.datatype is not XnnDataType.QCINT8 or sizes.transposed or batch != 1:
+        detail = f"of {batch} images, quantized in each run, with {weight.datatype.name}"
+        lowering.refuse(node, detail)
+        return
+    image = lowering.image(rows.source)
+    whole = lowering.writer.new_tensor(DTYPES["int8"], image.dims)
+    name = "quantized_decomposed.{}_per_tensor.tensor"
+    ends = (rows.scale, rows.zero, -128, 127, None)
+    lowering.writer.call(name.format("quantize"), (image, *ends), whole)
+    rounded = lowering.writer.new_tensor(image.dtype, image.dims)
+    lowering.writer.call(name.format("dequantize"), (whole, *ends), rounded)
+    rounded, pads = padded(lowering, node, rounded, 0.0)
+    shape, constant = float_weights(lowering, sizes, weight, image.dtype.name)
+    kernel = lowering.writer.new_tensor(image.dtype, shape, constant)
+    stride, dilation = window(node, "subsampling"), window(node, "dilation")
+    made = lowering.new(out, IMAGES)
+    sums, scaled = (lowering.writer.new_tensor(image.dtype, made.tensor.dims) for _ in range(2))
+    args = (rounded, kernel, None, stride, pads, dilation, False, [0, 0], sizes.groups)
+    lowering.writer.call("aten.convolution.default", args, sums)
+    scales = in_memory(lowering.scales(weight, sizes.out))
+    factor = lowering.writer.new_tensor(image.dtype, (sizes.out, 1, 1), scales)
+    lowering.writer.call("aten.mul.Tensor", (sums, factor), scaled)
+    if bias is not None:
+        addend = cast_constant(lowering, bias, image.dtype.name)
+        channels = lowering.writer.new_tensor(image.dtype, (sizes.out, 1, 1))
+        lowering.writer.call("aten.view_copy.default", (addend, [sizes.out, 1, 1]), channels)
+        total = lowering.writer.new_tensor(image.dtype, made.tensor.dims)
+        lowering.writer.call("aten.add.Tensor", (scaled, channels), total)
+        scaled = total
+    clamp(lowering, node, scaled, made.tensor)
+    lowering.give(out, made)
+
+
 def weight_zero(weight: XnnTensor) -> int:
     per = weight.quantization
-    return per.zero_point if isinstance(per, PerTensor) else 0
+    return per.zero_point if isinstance(per, PerTensorQuant) else 0
 
 
 def requantization(
@@ -190,12 +238,12 @@ def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
     image = lowering.image(x)
     filler = -math.inf
-    if isinstance(x.quantization, PerTensor):
+    if isinstance(x.quantization, PerTensorQuant):
         filler = 0 if lowering.dtype(x).name == "uint8" else -128
     image, pads = padded(lowering, node, image, filler)
     sizes = (window(node, "pooling"), window(node, "stride"), pads, window(node, "dilation"))
     name = "aten.max_pool2d.default"
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         lowering.compute(out, name, (image, *sizes, False), IMAGES)
         return
     compute_clamped(lowering, node, out, name, (image, *sizes, False), IMAGES)
@@ -208,7 +256,7 @@ def lower_average_pool(lowering: Lowering, node: XnnNode) -> None:
     if (top, left) != (bottom, right):
         raise GraphError("an average pool with other paddings at the end")
     sizes = (window(node, "pooling"), window(node, "stride"), [top, left], False, False, None)
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         lowering.refuse(node, "of 8 bits")
         return
     name = "aten.avg_pool2d.default"
@@ -219,7 +267,7 @@ def lower_mean(lowering: Lowering, node: XnnNode) -> None:
     """Append the mean over height and width."""
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
     image = lowering.image(x)
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         given, made = params(x), params(out)
         args = (given.scale, given.zero_point, made.scale, made.zero_point)
         limit = quantized_limits(node, out)
@@ -236,7 +284,7 @@ def lower_resize(lowering: Lowering, node: XnnNode) -> None:
     if flags & LEGACY_CENTERS:
         raise GraphError("resizing by the rule of old TensorFlow versions is not supported")
     size, aligned = window(node, "new"), bool(flags & ALIGN_CORNERS)
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         name = "webpte.q8_resize_bilinear2d.default"
         lowering.compute(out, name, (lowering.image(x), size, aligned), IMAGES)
         return
