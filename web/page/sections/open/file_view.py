@@ -198,7 +198,7 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
             h(
                 "p",
                 f"Parts of this method were compiled for {' and '.join(info.foreign)}, which only "
-                "that backend can run. Export again with VulkanPartitioner.",
+                "that backend can run. Take the file for XNNPACK or Vulkan, or export again.",
                 class_="notice notice-bad",
             )
             if info.foreign

@@ -16,7 +16,7 @@ _WAYS_OUT = {
     "CardError": "Correct the model's card; docs/inside/extending.md lists its fields.",
     "UnsupportedOpError": "What the file contains is listed below. Export the model without "
     "these operators, or add them to webpte.",
-    "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
+    "ForeignDelegateError": "Take the model's file for XNNPACK or Vulkan, or export again.",
     "NoWebGPUError": "See the note on top of the page for browsers and flags, or run on NumPy.",
     "DeviceLostError": "The browser took the GPU away: a driver reset, a crash or too much memory. "
     "Rebuild the program, or open the file again; close other tabs that use the GPU if it happens "
