@@ -65,7 +65,7 @@ async def _scalars(graph: Graph) -> dict[int, float]:
         one = numel(tensor.dims) == 1 and tensor.dtype.packing is None
         if one and tensor.id not in flow.volatile and tensor.id not in graph.inputs:
             data = await transfer.constant.region.read(0, tensor.file_bytes)
-            found[tensor.id] = float(np.frombuffer(bytes(data), tensor.dtype.numpy)[0])
+            found[tensor.id] = float(tensor.dtype.from_bytes(data)[0])
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.dtypes import DType
+from webpte.engine.dtypes import BFLOAT16, DType
 from webpte.engine.ops.core.args import Args
 from webpte.engine.ops.core.numpy_math import (
     byte_bound,
@@ -361,13 +361,16 @@ def lower_cast(args: Args) -> list[Dispatch]:
     if out.name == "float16" and source.name != "float16":
         # Round as the host does: devices differ on values that f16 cannot hold.
         return dispatch(args, "half_of(x)", "f32", "f32")
+    if out.name == BFLOAT16 and source.name != BFLOAT16:
+        return dispatch(args, "bfloat16_of(x)", "f32", "f32")
     compute = common_type(source)
     return dispatch(args, "x", compute, compute)
 
 
 def run_cast(args: Args) -> Array:
-    x, target = args.array("self"), args.out.dtype.numpy
-    return (within_int32(x) if x.dtype.kind == "f" and target.kind in "iu" else x).astype(target)
+    x, out = args.array("self"), args.out.dtype
+    whole = x.dtype.kind == "f" and out.numpy.kind in "iu"
+    return out.cast(within_int32(x) if whole else x)
 
 
 for _op in UNARY:
