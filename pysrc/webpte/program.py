@@ -103,8 +103,8 @@ class Program:
     ) -> tuple[Any, ...]:
         """Run a method by name. A call that is cancelled has had all of its effect, or no effect.
 
-        inputs    NumPy arrays (of bfloat16 as float32), `GpuTensor`s, JavaScript `GPUBuffer`s (where the input has a fixed
-                  shape), and scalars where the method takes them
+        inputs    NumPy arrays (float32 for bfloat16), `GpuTensor`s, JavaScript `GPUBuffer`s (where
+                  the input has a fixed shape), and scalars where the method takes them
         output    "numpy": tensors come back as arrays; "gpu": they stay there as `GpuTensor`s
         progress  called as progress("compile", done, total), from 0 on, while new shapes need new
                   kernels

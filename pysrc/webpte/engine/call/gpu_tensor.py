@@ -174,7 +174,12 @@ class GpuTensor:
     def _repr_html_(self) -> str:
         place = "destroyed" if self.destroyed else self.device.info.kind
         shape = "×".join(map(str, self.shape)) or "scalar"
-        row = {"elements": self.declared_dtype, "shape": shape, "bytes": f"{self.nbytes:,}", "place": place}
+        row = {
+            "elements": self.declared_dtype,
+            "shape": shape,
+            "bytes": f"{self.nbytes:,}",
+            "place": place,
+        }
         heads = "".join(f"<th>{heading}</th>" for heading in row)
         cells = "".join(f"<td>{value}</td>" for value in row.values())
         caption = "<caption>A tensor on the GPU</caption>"

@@ -12,8 +12,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from webpte.engine.format.vulkan import (
     BoolValue,
     DoubleValue,

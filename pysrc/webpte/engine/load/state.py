@@ -55,9 +55,7 @@ async def read_states(contents: Contents) -> dict[str, State]:
             state.setdefault(index, Cell(np.zeros(tensor.sizes, dtype.numpy), dtype))
             if tensor.allocation is not None and tensor.allocation.memory_id in arenas:
                 array = state[index].array
-                cell = shared.setdefault(
-                    (tensor.allocation, dtype, array.shape), state[index]
-                )
+                cell = shared.setdefault((tensor.allocation, dtype, array.shape), state[index])
                 if index in known:
                     cell.array = array  # the file may have the initial bytes in another method only
                 state[index] = cell

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.files.source import ConvertedSource, Region
 from webpte.engine.graph.graph import Call, Constant, Graph, Tensor, Value
