@@ -41,7 +41,7 @@ class DType:
 
     @cached_property  # every call uses it several times
     def numpy(self) -> np.dtype[Any]:
-        return np.dtype(np.float32 if self.name == BFLOAT16 else self.name)
+        return array_dtype(self.name)
 
     @property
     def computed(self) -> np.dtype[Any]:
@@ -182,6 +182,11 @@ def _lookup(codes: dict[int, str], code: int, name: str, where: str) -> DType:
         raise UnsupportedError(
             f"{where}: element type {name} is not supported; supported are {known}"
         ) from None
+
+
+def array_dtype(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype of arrays of a declared dtype."""
+    return np.dtype(np.float32 if name == BFLOAT16 else name)
 
 
 def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.ndarray:

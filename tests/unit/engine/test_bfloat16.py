@@ -11,7 +11,7 @@ import webpte
 from support.graphs.bfloat16 import BITS, EDGES, adding, casting, rounded_bits
 from support.graphs.graphs import wait
 from support.graphs.offloading import places
-from support.write.pte_writer import MethodWriter, write_pte
+from support.write.pte_writer import MethodWriter, write_ptd, write_pte
 from webpte.engine.dtypes import DTYPES, round_to_bfloat16
 from webpte.engine.gpu.convert import to_stored_bytes
 from webpte.engine.gpu.simulated.device import SimulatedDevice
@@ -121,6 +121,25 @@ def test_results_are_rounded_and_constants_widened(device: str) -> None:
             (got,) = await program.forward(given)
             assert got.dtype == np.float32
             assert bits(got) == bits(TYPE.cast(TYPE.cast(given) + constant))
+
+    wait(run())
+
+
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+def test_constants_of_a_ptd_file(device: str) -> None:
+    weight = TYPE.cast(np.array([0.1, -7, 1e-3], np.float32))
+    m = MethodWriter()
+    x, out = m.tensor((3,), "bfloat16"), m.tensor((3,), "bfloat16")
+    m.inputs(x)
+    m.kernel("aten::mul.out", x, m.tensor((3,), "bfloat16", external="w"), out, out)
+    m.outputs(out)
+
+    async def run() -> None:
+        data = write_ptd({"w": TYPE.to_bytes(weight)})
+        chosen = SimulatedDevice() if device == "simulated" else device
+        async with await webpte.load(write_pte(m), data=[data], device=chosen) as program:
+            (got,) = await program.forward(np.ones(3, np.float32))
+            assert bits(got) == bits(weight)
 
     wait(run())
 
