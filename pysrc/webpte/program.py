@@ -19,7 +19,7 @@ from webpte.engine.gpu.devices import shared_device
 from webpte.engine.load.fingerprint import fingerprint
 from webpte.engine.load.program_file import Contents
 from webpte.engine.run.build import Build
-from webpte.engine.run.io import OutputPlacement
+from webpte.engine.run.io import OutputPlacement, returned
 from webpte.engine.run.method import Method
 from webpte.engine.run.request import DryRun
 from webpte.engine.run.timings import Timings
@@ -103,8 +103,8 @@ class Program:
     ) -> tuple[Any, ...]:
         """Run a method by name. A call that is cancelled has had all of its effect, or no effect.
 
-        inputs    NumPy arrays, `GpuTensor`s, JavaScript `GPUBuffer`s (where the input has a fixed
-                  shape), and scalars where the method takes them
+        inputs    NumPy arrays (float32 for bfloat16), `GpuTensor`s, JavaScript `GPUBuffer`s (where
+                  the input has a fixed shape), and scalars where the method takes them
         output    "numpy": tensors come back as arrays; "gpu": they stay there as `GpuTensor`s
         progress  called as progress("compile", done, total), from 0 on, while new shapes need new
                   kernels
@@ -118,7 +118,7 @@ class Program:
             outputs = await found.run(found.request(inputs, OUTPUTS[output]))
         if output == "gpu":
             self._hold_tensors(outputs)
-        return outputs
+        return returned(found.info, inputs, outputs)
 
     def _hold_tensors(self, outputs: Sequence[Any]) -> None:
         """Remember tensors on the GPU until the program is closed; raise if it already is."""

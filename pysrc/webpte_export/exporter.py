@@ -305,8 +305,5 @@ def _array(value: Any) -> Any:
     import torch
 
     tensor = torch.as_tensor(value).detach().clone().contiguous()
-    if tensor.dtype == torch.bfloat16:
-        raise ExportError(
-            "an input or output is bfloat16, which WebGPU does not have; call model.float()."
-        )
-    return tensor.numpy()
+    # Programs take and return bfloat16 as float32.
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

@@ -91,7 +91,8 @@ export interface ClientOptions extends LoadOptions {
 export interface TensorInfo {
   name: string;
   kind: "tensor";
-  dtype: DType;
+  /** Of `bfloat16` a program takes and returns float32. */
+  dtype: DType | "bfloat16";
   /** The largest one, if it is dynamic. */
   shape: number[];
   dynamic: boolean;

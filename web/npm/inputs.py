@@ -16,6 +16,7 @@ from webpte.errors import InputError
 _ARRAYS = {
     "float16": "a Float16Array, or its bits in a Uint16Array with dtype: 'float16'",
     "float32": "a Float32Array",
+    "bfloat16": "a Float32Array",  # rounded to bfloat16
     "float64": "a Float64Array",
     "int8": "an Int8Array",
     "int16": "an Int16Array",

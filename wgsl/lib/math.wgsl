@@ -19,6 +19,14 @@ fn half_of(x: vec4<f32>) -> vec4<f32> {
     return keep_nan(x, bitcast<vec4<f32>>(rounded | sign));
 }
 
+// x rounded to bfloat16, the upper half of its bits, ties to even. A NaN keeps its upper bits and becomes quiet.
+fn bfloat16_of(x: vec4<f32>) -> vec4<f32> {
+    let bits = bitcast<vec4<u32>>(x);
+    let even = bits + vec4<u32>(0x7fffu) + ((bits >> vec4<u32>(16u)) & vec4<u32>(1u));
+    let is_nan = (bits & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+    return bitcast<vec4<f32>>(select(even, bits | vec4<u32>(0x400000u), is_nan) & vec4<u32>(0xffff0000u));
+}
+
 // exp(-|x|) cannot overflow, which 1 / (1 + exp(-x)) does for large negative x.
 fn sigmoid(x: vec4<f32>) -> vec4<f32> {
     let e = exp(-abs(x));

@@ -4,6 +4,10 @@ A tensor has a *declared* dtype (in the file) and a *stored* one (in its GPU buf
 where WebGPU has no such type: 64-bit values are stored in 32 bits. f16 is stored as f16 where the
 GPU has it (`NATIVE_HALF`), and as float32 elsewhere. `bool`, `int8` and `uint8` are stored as
 bytes, four to a u32 word.
+
+bfloat16 is the upper half of a float32, rounded. Neither NumPy nor WebGPU has it: arrays and GPU
+buffers hold its values as float32, files as 2 bytes. So the dtype of an array does not say whether
+its values are rounded to bfloat16; the declared dtype does, and `DType.cast` rounds.
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ from webpte.errors import UnsupportedError
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
+BFLOAT16 = "bfloat16"
+
+
 @dataclass(frozen=True)
 class DType:
     """One element type. `stored` names the type of the GPU buffer, itself a key of DTYPES.
@@ -27,14 +34,14 @@ class DType:
     ops/attention/cache_packing.py.
     """
 
-    name: str  # NumPy's name
-    itemsize: int  # bytes per element in files and in NumPy
+    name: str  # NumPy's name, or bfloat16
+    itemsize: int  # bytes per element in files
     stored: str
     packing: str | None = None
 
     @cached_property  # every call uses it several times
     def numpy(self) -> np.dtype[Any]:
-        return np.dtype(self.name)
+        return array_dtype(self.name)
 
     @property
     def computed(self) -> np.dtype[Any]:
@@ -47,12 +54,31 @@ class DType:
 
     @property
     def is_float(self) -> bool:
-        return self.name.startswith("float")
+        return "float" in self.name
 
     def holds_stored(self, source: DType) -> bool:
         """Tell whether a `source` tensor's stored elements are valid as this type's, unchanged."""
-        halves = self.name == "float16" and source.name != "float16"
-        return self.stored == source.stored and not halves
+        rounds = self.name in ("float16", BFLOAT16) and source.name != self.name
+        return self.stored == source.stored and not rounds
+
+    def cast(self, array: np.ndarray) -> np.ndarray:
+        """Convert an array to this type, rounded to nearest even; no copy if nothing changes."""
+        with np.errstate(all="ignore"):
+            converted = array.astype(self.numpy, copy=False)
+        return round_to_bfloat16(converted) if self.name == BFLOAT16 else converted
+
+    def from_bytes(self, data: bytes | bytearray | memoryview) -> np.ndarray:
+        """Return the elements that a file has in these bytes; writable if the bytes are."""
+        if self.name != BFLOAT16:
+            return np.frombuffer(data, self.numpy)
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+    def to_bytes(self, array: np.ndarray) -> bytes:
+        """Return the bytes of a file for an array of any type, which is cast to this type."""
+        cast = self.cast(array)
+        if self.name != BFLOAT16:
+            return cast.tobytes()
+        return (np.ascontiguousarray(cast).view(np.uint32) >> 16).astype(np.uint16).tobytes()
 
     @property
     def wgsl(self) -> str:
@@ -70,6 +96,7 @@ DTYPES: dict[str, DType] = {
         DType("int32", 4, "int32"),
         DType("int64", 8, "int32"),
         DType("float16", 2, "float32"),
+        DType(BFLOAT16, 2, "float32"),
         DType("float32", 4, "float32"),
         DType("float64", 8, "float32"),
     )
@@ -109,6 +136,7 @@ _PROGRAM_CODES = {
     6: "float32",
     7: "float64",
     11: "bool",
+    15: BFLOAT16,
 }
 
 # PyTorch's names of dtypes that this runtime does not have.
@@ -119,7 +147,6 @@ _OTHER_CODES = {
     12: "qint8",
     13: "quint8",
     14: "qint32",
-    15: "bfloat16",
     16: "quint4x2",
     17: "quint2x4",
     18: "bits1x8",
@@ -157,6 +184,11 @@ def _lookup(codes: dict[int, str], code: int, name: str, where: str) -> DType:
         ) from None
 
 
+def array_dtype(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype of arrays of a declared dtype."""
+    return np.dtype(np.float32 if name == BFLOAT16 else name)
+
+
 def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.ndarray:
     """Convert a host array for a graph.
 
@@ -186,9 +218,20 @@ def narrow_to_storage(array: np.ndarray, dtype: DType, what: str) -> np.ndarray:
     return convert_exactly(array, dtype.storage.numpy, what)
 
 
-def as_declared(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Cast to `dtype` without NumPy warnings; no copy if it already has that dtype."""
-    if array.dtype == dtype:
+def round_to_bfloat16(array: np.ndarray) -> np.ndarray:
+    """Round float32 values to nearest even, as float32; no copy if they are rounded already.
+
+    A NaN stays a NaN: it keeps its sign and its upper bits, and becomes quiet.
+    """
+    bits = np.ascontiguousarray(array).view(np.uint32).reshape(array.shape)
+    if not (bits & np.uint32(0xFFFF)).any():
         return array
-    with np.errstate(all="ignore"):
-        return array.astype(dtype)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    quiet = (bits | np.uint32(0x400000)) & np.uint32(0xFFFF0000)
+    nans = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    return np.where(nans, quiet, rounded).view(np.float32)
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Tell whether a dtype is `ml_dtypes.bfloat16`, which NumPy knows once that is imported."""
+    return dtype.name == BFLOAT16 and dtype.itemsize == 2

@@ -59,7 +59,7 @@ class CallChecker:
         transfer = self._constants[value_id]
         tensor = transfer.target
         data = await transfer.constant.region.read(0, tensor.file_bytes)
-        return np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.dims)
+        return tensor.dtype.from_bytes(data).reshape(tensor.dims)
 
     async def follow(self, op: OpDef, call: Call, computed: Mapping[int, np.ndarray]) -> None:
         """Check a call. `computed` has the outputs of its kernels; NumPy computes the others."""

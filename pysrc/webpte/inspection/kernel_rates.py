@@ -163,7 +163,7 @@ class Pattern:
             elements = random.uniform(0.01, 1, 1 << 14)
         else:
             elements = random.integers(0, 256 if dtype.name == "uint8" else 2, 1 << 14)
-        self._block = elements.astype(dtype.numpy).tobytes()
+        self._block = dtype.to_bytes(elements)
         self.size = size
 
     async def read(self, offset: int, length: int) -> bytes:
@@ -252,7 +252,7 @@ async def measure(device: Device, call: BenchCall, budget: TimeBudget) -> dict[s
 
 async def _given(device: Device, tensor: Tensor) -> GpuTensor:
     data = await Pattern(tensor.dtype, tensor.file_bytes).read(0, tensor.file_bytes)
-    array = np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.dims)
+    array = tensor.dtype.from_bytes(data).reshape(tensor.dims)
     return await upload(device, array, tensor.dtype, "a kernel's input")
 
 

@@ -140,7 +140,7 @@ def example_input(info: TensorInfo | ScalarInfo, random: np.random.Generator) ->
     """Make random values that every model accepts: small floats, zeros and ones for integers."""
     if isinstance(info, ScalarInfo):
         return info.value
-    dtype = np.dtype(info.dtype)
+    dtype = info.array_dtype
     if dtype.kind == "f":
         return random.standard_normal(info.shape).astype(dtype)
     return random.integers(0, 2, info.shape).astype(dtype)

@@ -64,7 +64,7 @@ class TextTask(Task):
         found = [
             one
             for one in self.program.methods[_METHOD].outputs
-            if isinstance(one, TensorInfo) and one.dtype.startswith("float")
+            if isinstance(one, TensorInfo) and "float" in one.dtype
         ]
         ranks = [len(one.shape) for one in found]
         fit = len(ranks) == len(self.ranks) and all(

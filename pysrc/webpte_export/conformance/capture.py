@@ -187,6 +187,6 @@ def _array(value: Any) -> Array:
     if not isinstance(value, torch.Tensor):
         return np.asarray(value)
     if value.dtype == torch.bfloat16:
-        raise ExportError("an input or output is bfloat16, which WebGPU does not have")
+        value = value.float()  # as programs return it
     array: Array = value.detach().clone().contiguous().numpy()
     return array

@@ -55,7 +55,7 @@ async def write(folder: Path, name: str) -> None:
         infos = program.methods["forward"].inputs
         made = EXAMPLES[name](np.random.default_rng(1))
         inputs = [
-            np.asarray(array, info.dtype) if isinstance(info, webpte.TensorInfo) else array
+            np.asarray(array, info.array_dtype) if isinstance(info, webpte.TensorInfo) else array
             for array, info in zip(made, infos, strict=True)
         ]
         outputs = await program.forward(*inputs)

@@ -56,14 +56,14 @@ class TensorFile:
     scalar: bool = False
 
     def decode(self, data: bytes) -> Array:
-        dtype = np.dtype(self.dtype).newbyteorder("<")
+        dtype = DTYPES[self.dtype]
         expected = math.prod(self.shape) * dtype.itemsize
         if len(data) != expected:
             raise SuiteError(
                 f"{self.path} has {len(data)} bytes, but {self.dtype} {list(self.shape)} "
                 f"takes {expected}"
             )
-        return np.frombuffer(data, dtype).reshape(self.shape).astype(self.dtype)
+        return dtype.from_bytes(bytearray(data)).reshape(self.shape)
 
 
 @dataclass(frozen=True)

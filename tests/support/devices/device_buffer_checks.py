@@ -97,12 +97,15 @@ async def copies_keep_their_place_in_the_queue(subject: Subject) -> None:
 @CHECKS.add
 async def constants_are_converted_on_their_way(subject: Subject) -> None:
     halves = np.array([0.0, -1.5, 65504, 6e-8, np.inf, -np.inf, np.nan], np.float16)
+    # bfloat16: 0.1, -2, 0, the largest and the smallest numbers, infinity, NaN
+    upper = np.array([0x3DCD, 0xC000, 0, 0x7F7F, 0xFF7F, 1, 0x7F80, 0x7FC0, 0x8001], np.uint16)
     doubles = np.array([1 / 3, -1e300, 5e-324], np.float64)
     longs = np.array([0, -1, 2**31 - 1, -(2**31), 77], np.int64)
     plain = np.arange(5, dtype=np.uint8)
     with np.errstate(over="ignore"):
         wanted: tuple[tuple[np.ndarray, str | None, np.ndarray], ...] = (
             (halves, "float16", halves.astype(np.float32)),
+            (upper, "bfloat16", (upper.astype(np.uint32) << 16).view(np.float32)),
             (doubles, "float64", doubles.astype(np.float32)),
             (longs, "int64", longs.astype(np.int32)),
             (plain, None, np.array([0, 1, 2, 3, 4, 0, 0, 0], np.uint8)),

@@ -28,7 +28,7 @@ SCALAR_TYPES = {
     for number, name in enumerate(
         ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
     )
-} | {"bool": 11, "uint16": 27, "uint32": 28, "uint64": 29}
+} | {"bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28, "uint64": 29}
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,10 @@ class MethodWriter:
 
     def _plan(self, sizes: Sequence[int], dtype: str) -> Node:
         offset = self.planned_bytes
-        nbytes = int(np.prod(sizes, dtype=np.int64)) * np.dtype(dtype).itemsize
+        nbytes = (
+            int(np.prod(sizes, dtype=np.int64))
+            * np.dtype("uint16" if dtype == "bfloat16" else dtype).itemsize
+        )
         self.planned_bytes += padded(nbytes, BYTES_ALIGNMENT)
         low, high = offset & 0xFFFFFFFF, offset >> 32
         return Node({0: Scalar("u32", 1), 1: Scalar("u32", low), 2: Scalar("u32", high)})

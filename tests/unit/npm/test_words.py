@@ -67,6 +67,10 @@ def test_inputs_that_a_program_takes() -> None:
     assert one.shape == (6,)
     (index,) = given([flat(6, "int32")], TensorInfo("i", (2, 3), "int64", dynamic=False))
     assert index.dtype == np.int32
+    half = TensorInfo("x", (2, 3), "bfloat16", dynamic=False)
+    assert given([flat(6)], half)[0].dtype == np.float32
+    with pytest.raises(InputError, match="it is a Uint16Array; a Float32Array is needed"):
+        given([flat(6, "uint16")], half)
     assert given([3], ScalarInfo("n", "int", 0)) == [3]
     assert method_inputs("none", None, [flat(6)])[0].shape == (6,)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from page.shared.html.units import shape_text
+from webpte.engine.dtypes import array_dtype
 from webpte.engine.files import arrays
 from webpte.errors import InputError
 
@@ -61,13 +62,13 @@ def check_fits(
     array: Array, *, dtype: str, bounds: Sequence[tuple[int, int]], name: str = "the file"
 ) -> Array:
     """Return the array as the input takes it. Raises an NpyError that says what to do."""
-    given, needed = array.dtype.newbyteorder("="), np.dtype(dtype)
+    given, needed = array.dtype.newbyteorder("="), array_dtype(dtype)
     # As the program itself: integers may be wider inside than in the file, nothing else converts.
     widened = given.kind in "iu" and needed.kind in "iu" and np.can_cast(given, needed, "safe")
     if given != needed and not widened:
         raise NpyError(
             f"{name} holds {array.dtype.name}, but this input takes {dtype}. "
-            f"Save it with array.astype('{dtype}')."
+            f"Save it with array.astype('{needed}')."
         )
     shape = [high for _, high in bounds]
     if array.ndim != len(bounds):
@@ -82,4 +83,4 @@ def check_fits(
                 f"{name} has the shape {shape_text(array.shape)}: dimension {dim} is {size}, "
                 f"but this input takes {wanted} there ({shape_text(shape, bounds)})."
             )
-    return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
+    return np.ascontiguousarray(array, dtype=needed).reshape(array.shape)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from webpte.engine.call.call import count_submission
-from webpte.engine.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
+from webpte.engine.dtypes import BFLOAT16, DTYPES, NATIVE_HALF, DType, convert_exactly
 from webpte.engine.gpu.device import Device, GpuCopy
 from webpte.engine.gpu.devices import made_device
 from webpte.engine.plan.memory_plan import aligned
@@ -54,8 +54,8 @@ class DeviceTensor:
         flat = np.frombuffer(data, self.stored.numpy, self.count, offset)
         if self.stored is self.dtype:
             return flat.reshape(self.shape).copy()
-        with np.errstate(over="ignore"):  # values beyond f16 become infinite
-            return flat.reshape(self.shape).astype(self.dtype.numpy)
+        cast = self.dtype.cast(flat.reshape(self.shape))  # values beyond f16 become infinite
+        return cast if cast.flags.writeable else cast.copy()
 
     async def read(self, device: Device) -> np.ndarray:
         if not self.nbytes:
@@ -114,14 +114,20 @@ class GpuTensor:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype as an array."""
+        """The dtype as an array: float32 for bfloat16, which `declared_dtype` tells apart."""
         return self._tensor.dtype.numpy
+
+    @property
+    def declared_dtype(self) -> str:
+        """The name of the dtype that the program declares, such as "float32" or "bfloat16"."""
+        return self._tensor.dtype.name
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
         """The dtype of the elements in the buffer: 64-bit values have 32 bits there.
 
-        float16 is stored as float32, unless the GPU's shaders have f16 (the feature shader-f16).
+        float16 is stored as float32, unless the GPU's shaders have f16 (the feature shader-f16),
+        and so is bfloat16 everywhere.
         """
         return self._tensor.stored.numpy
 
@@ -163,12 +169,17 @@ class GpuTensor:
         return self._tensor
 
     def __repr__(self) -> str:
-        return f"GpuTensor({self.dtype} {list(self.shape)})"
+        return f"GpuTensor({self.declared_dtype} {list(self.shape)})"
 
     def _repr_html_(self) -> str:
         place = "destroyed" if self.destroyed else self.device.info.kind
         shape = "×".join(map(str, self.shape)) or "scalar"
-        row = {"elements": self.dtype, "shape": shape, "bytes": f"{self.nbytes:,}", "place": place}
+        row = {
+            "elements": self.declared_dtype,
+            "shape": shape,
+            "bytes": f"{self.nbytes:,}",
+            "place": place,
+        }
         heads = "".join(f"<th>{heading}</th>" for heading in row)
         cells = "".join(f"<td>{value}</td>" for value in row.values())
         caption = "<caption>A tensor on the GPU</caption>"
@@ -253,7 +264,8 @@ async def join_rows(parts: Sequence[tuple[GpuTensor, int, int]]) -> GpuTensor:
 async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> GpuTensor:
     """Upload an array to a new tensor; OverflowError for integers that the GPU cannot store."""
     stored = _stored(dtype, device)
-    elements = np.ascontiguousarray(convert_exactly(array, stored.numpy, what))
+    rounded = dtype.cast(array) if dtype.name == BFLOAT16 else array
+    elements = np.ascontiguousarray(convert_exactly(rounded, stored.numpy, what))
     (tensor,) = await allocate(device, [(dtype, stored, array.shape)])
     if elements.nbytes:
         data = np.zeros(aligned(elements.nbytes), np.uint8)
@@ -273,7 +285,8 @@ def _stored(dtype: DType, device: Device) -> DType:
 
 def _dtype_named(dtype: Any) -> DType:
     try:
-        return DTYPES[np.dtype(dtype).name]
+        # NumPy knows bfloat16 only by the type of ml_dtypes.
+        return DTYPES[BFLOAT16 if dtype == BFLOAT16 else np.dtype(dtype).name]
     except (KeyError, TypeError):
         raise InputError(
             f"no tensor has the dtype {dtype!r}; there are {', '.join(DTYPES)}"

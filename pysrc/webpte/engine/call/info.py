@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from webpte.engine.dtypes import INT32_MAX
+import numpy as np
+
+from webpte.engine.dtypes import INT32_MAX, array_dtype
 from webpte.engine.shapes import Dims
 
 
@@ -21,6 +24,11 @@ class TensorInfo:
     dtype: str
     dynamic: bool
     unbounded: bool = False
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of its arrays: `dtype`, but float32 for bfloat16, which NumPy lacks."""
+        return array_dtype(self.dtype)
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:

@@ -99,6 +99,6 @@ def _tensor(table: FlatTable, data: bytes) -> np.ndarray:
     needed = byte_size(sizes, dtype.itemsize)
     if span.size != needed:
         raise table.error(2, "data", f"{needed} bytes are needed, {span.size} are there")
-    stored = np.frombuffer(data, dtype.numpy, offset=span.offset, count=needed // dtype.itemsize)
+    stored = dtype.from_bytes(memoryview(data)[span.offset : span.end])
     in_memory = stored.reshape([sizes[dim] for dim in order])
     return np.ascontiguousarray(in_memory.transpose(np.argsort(order))).reshape(sizes)

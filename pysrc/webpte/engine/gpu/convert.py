@@ -6,18 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from webpte.engine.dtypes import DTYPES
 from webpte.engine.files.source import ByteSource
 from webpte.engine.gpu.device import Transfer
 from webpte.errors import ConstantError
 
 # Types in the file, and the types that the GPU stores for them.
-CONVERSIONS = {"float16": "float32", "float64": "float32", "int64": "int32"}
+CONVERSIONS = {
+    "float16": "float32",
+    "bfloat16": "float32",
+    "float64": "float32",
+    "int64": "int32",
+}
 
 
 def to_stored_bytes(data: bytes | memoryview, convert: str | None) -> bytes | memoryview:
     """Return a constant's bytes as the GPU stores them, padded to words."""
     if convert is not None:
-        source = np.frombuffer(data, convert)
+        source = DTYPES[convert].from_bytes(data)
         with np.errstate(over="ignore"):
             target = source.astype(CONVERSIONS[convert])
         if convert == "int64" and not np.array_equal(source, target):
@@ -31,7 +37,7 @@ def stored_offset(offset: int, convert: str | None) -> int:
     """Return the offset on the GPU of the element at this offset in the constant."""
     if convert is None:
         return offset
-    return offset // np.dtype(convert).itemsize * np.dtype(CONVERSIONS[convert]).itemsize
+    return offset // DTYPES[convert].itemsize * np.dtype(CONVERSIONS[convert]).itemsize
 
 
 def group_by_file(transfers: Sequence[Transfer]) -> list[tuple[ByteSource, list[Transfer]]]:

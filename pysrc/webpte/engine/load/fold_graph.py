@@ -86,7 +86,7 @@ class _GraphFolder(ConstantFolder[Call]):
 
     async def _read(self, tensor: Tensor) -> np.ndarray:
         data = await self._constants[tensor.id].region.read(0, tensor.file_bytes)
-        return np.frombuffer(bytearray(data), tensor.dtype.numpy).reshape(tensor.dims)
+        return tensor.dtype.from_bytes(bytearray(data)).reshape(tensor.dims)
 
     def result(self) -> Graph:
         """Return the graph with the results of folded calls as constants."""
@@ -109,7 +109,7 @@ class _GraphFolder(ConstantFolder[Call]):
         return prepack.args[-1] in used or not folded.issuperset(readers) or not readers
 
     def _constant(self, tensor: Tensor) -> Tensor:
-        array = self._arrays[tensor.id].astype(tensor.dtype.numpy)
-        source = BytesSource(array.tobytes(), f"value {tensor.id}")
+        data = tensor.dtype.to_bytes(self._arrays[tensor.id])
+        source = BytesSource(data, f"value {tensor.id}")
         constant = Constant(Region(source, 0, source.size), None)
         return replace(tensor, constant=constant, mem_obj_id=None)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.dtypes import dtype_of_program
 from webpte.engine.format.program import (
     Dynamism,
     EValue,
@@ -155,7 +156,11 @@ class _MethodFolder(ConstantFolder[KernelCall]):
         for instruction in plan.instructions:
             read |= uses_of(method, instruction).reads
         return {
-            index: Cell(np.ascontiguousarray(value).reshape(value.shape))
+            index: Cell(
+                np.ascontiguousarray(value).reshape(value.shape),
+                dtype_of_program(tensor.scalar_type, f"value {index}"),
+            )
             for index, value in self.results.items()
             if isinstance(value, np.ndarray) and index in read
+            if isinstance(tensor := plan.values[index], TensorMeta)
         }

@@ -2,7 +2,7 @@
 
 A call with two types is a cast, offloaded where the GPU's result is exact: one type holds all
 values of the other, or the cast is from float64 to float32, the form that such a tensor has on the
-GPU anyway.
+GPU anyway, or to bfloat16, for which a kernel rounds bits.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 _SMALL = frozenset({"bool", "uint8", "int8"})
 # The types that a GPU casts exactly as the host does, by the type of the output.
 EXACT_CASTS = {
-    "float64": _SMALL | {"float16", "float32"},
-    "float32": _SMALL | {"float16", "float64"},
+    "float64": _SMALL | {"float16", "bfloat16", "float32"},
+    "float32": _SMALL | {"float16", "bfloat16", "float64"},
     "float16": _SMALL,
+    "bfloat16": _SMALL | {"float16", "float32"},
     "int32": _SMALL,
 }
 
@@ -261,8 +262,8 @@ class _Builder(CallBuilder):
                 self.bounds(value.index, value.types)  # raises for a type not allowed here
             return self._ids[value.index]
         if isinstance(value, np.ndarray):
-            constant = Constant(_in_memory(value), None)
-            return self.tensor(DTYPES[value.dtype.name], value.shape, constant)
+            dtype = DTYPES[value.dtype.name]
+            return self.tensor(dtype, value.shape, Constant(_in_memory(value, dtype), None))
         return super().add(value)
 
     def _add_live(self, live: _Live) -> int:
@@ -294,10 +295,11 @@ def is_constant(plan: ExecutionPlan, state: State, writes: Writes, index: int) -
 
 def bytes_of(cell: Cell) -> Constant:
     """Return a tensor's initial data."""
-    return Constant(_in_memory(cell.array) if cell.region is None else cell.region, None)
+    region = _in_memory(cell.array, cell.dtype) if cell.region is None else cell.region
+    return Constant(region, None)
 
 
-def _in_memory(array: np.ndarray) -> Region:
-    """Return the bytes of an array as a region of a file in memory."""
-    data = array.tobytes()
+def _in_memory(array: np.ndarray, dtype: DType) -> Region:
+    """Return an array as a region of a file in memory."""
+    data = dtype.to_bytes(array)
     return Region(open_bytes(data, "constant"), 0, len(data))

@@ -1,4 +1,4 @@
-"""A graph being searched for operators that a file writes out as several calls.
+"""The search of a graph for operators that a file writes out as several calls.
 
 A recognizer visits calls, follows values to the calls that computed them, and replaces the last
 call of what it finds. Calls whose results nobody needs any more are dropped at the end.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-
-import numpy as np
 
 from webpte.engine.format.vulkan import IntListValue, IntValue, ValueListValue
 from webpte.engine.graph.graph import PREPACK, Call, Graph, Value
@@ -37,7 +35,7 @@ class Recognizer:
         self._values: list[Value] = list(graph.values)
 
     def visit(self, call: Call) -> None:
-        """Replace a call if it ends what this recognizer looks for."""
+        """Replace a call if it is the last of a group of calls that stand for an operator."""
         raise NotImplementedError
 
     def run(self) -> Graph:
@@ -119,7 +117,7 @@ async def read_scalars(graph: Graph) -> dict[int, float]:
         one = numel(tensor.dims) == 1 and tensor.dtype.packing is None
         if one and tensor.id not in flow.volatile and tensor.id not in graph.inputs:
             data = await transfer.constant.region.read(0, tensor.file_bytes)
-            found[tensor.id] = float(np.frombuffer(bytes(data), tensor.dtype.numpy)[0])
+            found[tensor.id] = float(tensor.dtype.from_bytes(data)[0])
     return found
 
 

@@ -79,7 +79,7 @@ def _replaced(
 
 def _is(graph: Graph, value_id: int, cell: Cell) -> bool:
     value = graph.values[value_id]
-    alike = cell.array.dtype.name, cell.array.shape
+    alike = cell.dtype.name, cell.array.shape
     return isinstance(value, Tensor) and (value.dtype.name, value.dims) == alike
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.engine.dtypes import dtype_of_program
+from webpte.engine.dtypes import DType, dtype_of_program
 from webpte.engine.files.source import Region
 from webpte.engine.format.program import Allocation, DataLocation, Dynamism, TensorMeta
 from webpte.engine.load.program_file import Contents, MethodContents
@@ -27,11 +27,12 @@ ACTIVATIONS = 1
 class Cell:
     """The array of a tensor from call to call; methods that share the tensor share the cell.
 
-    `region` are the initial bytes, where the file has them in the array's order. Calls that touch a
-    `mutable` cell, which some call may write to, take turns.
+    `dtype` is the declared one. `region` are the initial bytes, where the file has them in the
+    array's order. Calls that touch a `mutable` cell, which some call may write to, take turns.
     """
 
     array: np.ndarray
+    dtype: DType
     region: Region | None = None
     mutable: bool = False
 
@@ -44,18 +45,17 @@ async def read_states(contents: Contents) -> dict[str, State]:
     reader = _StateReader(contents)
     writes = {name: Writes(method) for name, method in contents.methods.items()}
     arenas = _shared_arenas(contents, writes)
-    shared: dict[tuple[Allocation, np.dtype[np.generic], tuple[int, ...]], Cell] = {}
+    shared: dict[tuple[Allocation, DType, tuple[int, ...]], Cell] = {}
     states: dict[str, State] = {}
     for name, method in contents.methods.items():
         known = await reader.initial_cells(method)
         state = dict(known)
         for index, tensor in _buffers(method, writes[name], arenas):
-            state.setdefault(index, Cell(np.zeros(tensor.sizes, _numpy_dtype(tensor, name))))
+            dtype = _dtype(tensor, name)
+            state.setdefault(index, Cell(np.zeros(tensor.sizes, dtype.numpy), dtype))
             if tensor.allocation is not None and tensor.allocation.memory_id in arenas:
                 array = state[index].array
-                cell = shared.setdefault(
-                    (tensor.allocation, array.dtype, array.shape), state[index]
-                )
+                cell = shared.setdefault((tensor.allocation, dtype, array.shape), state[index])
                 if index in known:
                     cell.array = array  # the file may have the initial bytes in another method only
                 state[index] = cell
@@ -114,8 +114,8 @@ def _buffers(
     yield from places.values()
 
 
-def _numpy_dtype(tensor: TensorMeta, method: str) -> np.dtype[np.generic]:
-    return dtype_of_program(tensor.scalar_type, f"method {method!r}").numpy
+def _dtype(tensor: TensorMeta, method: str) -> DType:
+    return dtype_of_program(tensor.scalar_type, f"method {method!r}")
 
 
 class _StateReader:
@@ -135,9 +135,10 @@ class _StateReader:
             key = (region, tensor.scalar_type, tensor.sizes, tensor.dim_order)
             if key not in self._arrays:
                 data = await region.read(0, tensor.nbytes)
-                self._arrays[key] = _decode(data, tensor, method.plan.name)
+                self._arrays[key] = _decode(data, tensor, _dtype(tensor, method.plan.name))
             natural = tensor.dim_order == tuple(range(len(tensor.sizes)))
-            cells[index] = Cell(self._arrays[key], region if natural else None)
+            dtype = _dtype(tensor, method.plan.name)
+            cells[index] = Cell(self._arrays[key], dtype, region if natural else None)
         return cells
 
     def _region(self, method: MethodContents, index: int, tensor: TensorMeta) -> Region | None:
@@ -159,11 +160,10 @@ class _StateReader:
         return method.named[key]
 
 
-def _decode(data: bytes, tensor: TensorMeta, method: str) -> np.ndarray:
+def _decode(data: bytes, tensor: TensorMeta, dtype: DType) -> np.ndarray:
     """Convert bytes in dim order to an array in logical order."""
     stored = [tensor.sizes[dim] for dim in tensor.dim_order]
     inverse = np.argsort(tensor.dim_order)
-    dtype = _numpy_dtype(tensor, method)
-    array = np.frombuffer(bytearray(data), dtype).reshape(stored).transpose(inverse)
+    array = dtype.from_bytes(bytearray(data)).reshape(stored).transpose(inverse)
     # NumPy makes an array of rank 0 contiguous with rank 1
     return np.ascontiguousarray(array).reshape(tensor.sizes)

@@ -297,11 +297,11 @@ class _DelegateRun:
         value = self._values[value_id]
         if not isinstance(value, Tensor) or index not in self.state:
             return None
-        key, array = (index, value.dtype, value.dims), self.state[index].array
+        key, cell = (index, value.dtype, value.dims), self.state[index]
         if key not in self.bound:
             constant = constant_of(self.plan, self.state, self.writes, index)
-            alike = (array.dtype, array.shape) == (value.dtype.numpy, value.dims)
-            if constant is None or not alike or not array.size:
+            alike = (cell.dtype.name, cell.array.shape) == (value.dtype.name, value.dims)
+            if constant is None or not alike or not cell.array.size:
                 return None
             self._values[value_id] = replace(value, constant=constant, mem_obj_id=None)
             self.bound[key] = value_id

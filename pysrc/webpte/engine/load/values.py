@@ -26,7 +26,7 @@ from webpte.engine.format.program import (
 )
 from webpte.engine.load.state import State
 from webpte.engine.load.writes import Writes
-from webpte.engine.shapes import Dims, numel
+from webpte.engine.shapes import numel
 from webpte.errors import ExecutionError
 
 
@@ -109,11 +109,11 @@ class Values:
 
 
 def _fits(source: np.ndarray | DeviceTensor | GpuTensor, view: TensorMeta) -> bool:
-    dtype = source.dtype.name
-    shape: Dims = source.shape
-    return (
-        numel(shape) == numel(view.sizes) and dtype == dtype_of_program(view.scalar_type, "").name
-    )
+    dtype, shape = dtype_of_program(view.scalar_type, ""), source.shape
+    if isinstance(source, np.ndarray):
+        return numel(shape) == numel(view.sizes) and source.dtype == dtype.numpy
+    name = source.dtype.name if isinstance(source, DeviceTensor) else source.declared_dtype
+    return numel(shape) == numel(view.sizes) and name == dtype.name
 
 
 def place_of(plan: ExecutionPlan, index: int) -> Allocation | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from webpte.engine.dtypes import BFLOAT16
 from webpte.engine.graph.graph import Call, Graph, Tensor
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.ops import OpDef
@@ -152,4 +153,6 @@ def _checked(call: Call, result: np.ndarray, out: TensorArg) -> np.ndarray:
         )
     if out.dtype.name == "bool":
         return result.astype(np.bool_)
+    if out.dtype.name == BFLOAT16:
+        result = out.dtype.cast(result) if result.dtype.kind == "f" else result
     return result.astype(out.dtype.numpy, casting="same_kind", copy=False)

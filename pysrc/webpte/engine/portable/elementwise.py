@@ -25,7 +25,7 @@ Array = np.ndarray
 # Rows of UNARY with separate kernels: clamp takes tensors too (arithmetic.py), hardtanh names its
 # arguments differently, and threshold keeps integers, which its row computes in floats.
 APART = {"aten.clamp.default", "aten.hardtanh.default", "aten.threshold.default"}
-ROWS = {op.name: op for op in UNARY if op.name.endswith(".default")}
+ROWS = {op.name: op for op in UNARY if op.name.endswith(".default") and op.name.startswith("aten.")}
 
 # Functions that no delegate has.
 FRACTIONS: dict[str, Callable[[Array], Array]] = {

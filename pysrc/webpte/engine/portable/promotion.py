@@ -2,7 +2,8 @@
 
 Tensors with dims decide first, then tensors of rank 0, then Python numbers; a later operand counts
 only if it is of a higher kind (bool, integer, float). So float32 times 2.5 stays float32 and int64
-times 2.5 becomes float32, PyTorch's default type, where NumPy would return float64.
+times 2.5 becomes float32, PyTorch's default type, where NumPy would return float64. Arrays of
+bfloat16 are of float32 here, the type that their kernels compute in; outputs are rounded.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class OutSpec:
         return tuple(INT32_MAX for _ in self.sizes) if self.unbounded else self.sizes
 
 
-FLOATS = frozenset({"float32", "float16"})
+FLOATS = frozenset({"float32", "float16", "bfloat16"})
 # Kernels that only move elements work on the GPU for all types that fit there; 64-bit types do not.
 MOVED = FLOATS | {"bool", "uint8", "int8", "int32"}
 # 64-bit indices fit, too: an index beyond 32 bits is out of range for every tensor, which is an
@@ -205,7 +205,7 @@ def register_op(
         arguments = kernel.op_arguments(values)
         results = run_op(op_name, arguments, [(out.dtype, out.limits) for out in outs])
         # References may compute in a wider type than the output's.
-        return [result.astype(out.dtype.numpy) for result, out in zip(results, outs, strict=True)]
+        return [out.dtype.cast(result) for result, out in zip(results, outs, strict=True)]
 
     names, named = tuple(parameters.split(", ")), _named(name, run)
     how = (False, list_output, notes, op_name, prepare, heavy, types, apart or {})
@@ -238,8 +238,7 @@ def fit_output(name: str, result: Any, out: OutSpec) -> np.ndarray:
     if _KINDS.get(array.dtype.kind, 3) > _KINDS[target.kind]:
         raise ExecutionError(f"{name}: a result of {array.dtype} does not fit into {target}")
     check_shape(name, array.shape, out)
-    with np.errstate(all="ignore"):
-        return array.astype(target, copy=False)
+    return out.dtype.cast(array)
 
 
 def check_shape(name: str, shape: Dims, out: OutSpec) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from webpte.engine.dtypes import NATIVE_HALF
+from webpte.engine.dtypes import BFLOAT16, NATIVE_HALF
 from webpte.engine.format.vulkan import IntListValue, ValueListValue
 from webpte.engine.graph.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.engine.ops import definition_of
+from webpte.engine.ops.elementwise.unary import CASTS, ROUND_BFLOAT16
 from webpte.engine.ops.move.view import PERMUTED_VIEW
 from webpte.engine.ops.norm.fused_norm import RMS_NORM
 from webpte.engine.ops.norm.norm import UNSCALED_RMS_NORM
@@ -25,6 +26,47 @@ def store_f16(graph: Graph) -> Graph:
         for value in graph.values
     )
     return Graph(values, graph.calls, graph.inputs, graph.outputs)
+
+
+def round_bfloat16(graph: Graph) -> Graph:
+    """Round results of bfloat16 where others see them: kernels store their results as float32.
+
+    Outputs, state, and tensors that calls cast to another type or write to state are rounded.
+    """
+    if not any(map(_is_bfloat16, graph.values)):
+        return graph
+    flow, values, calls = Dataflow.of(graph), list(graph.values), list[Call]()
+    seen = {*graph.outputs, *flow.state}
+    for call in graph.calls:
+        if any(_is_bfloat16(values[i]) for i in flow.changes(call)) or call.name in CASTS:
+            seen.update(flow.reads(call))
+    seen = {i for i in seen if _is_bfloat16(values[i])}
+    for call in graph.calls:
+        made = seen.intersection(flow.gives(call)) - {*flow.changes(call)}
+        if call.name == PREPACK or call.name in CASTS or not made:
+            calls.append(replace(call, index=len(calls)))
+            continue
+        raw = dict(zip(sorted(made), range(len(values), len(values) + len(made)), strict=True))
+        values += [
+            replace(graph.tensor(i), id=new, constant=None, mem_obj_id=None)
+            for i, new in raw.items()
+        ]
+        out = raw.get(call.args[-1], call.args[-1])
+        if isinstance(members := values[out], ValueListValue):
+            out = len(values)
+            values.append(_with_members(members, raw))
+        calls.append(replace(call, index=len(calls), args=(*call.args[:-1], out)))
+        calls += [
+            Call(len(calls) + at, ROUND_BFLOAT16, (new, i), place=f"{call}, rounded")
+            for at, (i, new) in enumerate(raw.items())
+        ]
+    if len(calls) == len(graph.calls):
+        return graph
+    return Graph(tuple(values), tuple(calls), graph.inputs, graph.outputs)
+
+
+def _is_bfloat16(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.dtype.name == BFLOAT16
 
 
 def scale_after_norms(graph: Graph) -> Graph:

@@ -11,7 +11,7 @@ import numpy as np
 
 from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor, allocate, lend, with_dtype
 from webpte.engine.call.info import MethodInfo, ScalarInfo, TensorInfo
-from webpte.engine.dtypes import DTYPES, narrow_to_storage
+from webpte.engine.dtypes import BFLOAT16, DTYPES, is_bfloat16, narrow_to_storage
 from webpte.engine.gpu.device import UNIFORM_ALIGNMENT, Device, GpuCopy
 from webpte.engine.graph.graph import Graph, Tensor
 from webpte.engine.plan.memory_plan import aligned
@@ -120,6 +120,7 @@ def _is_as_declared(info: TensorInfo, value: Any) -> bool:
     """Return whether an array is exactly as declared: the quick check for repeated calls."""
     return (
         type(value) is np.ndarray
+        and info.dtype != BFLOAT16  # its arrays may have to be rounded
         and value.dtype == DTYPES[info.dtype].numpy
         and value.shape == info.shape
     )
@@ -143,10 +144,13 @@ def _check_tensor(
         return _check_gpu_tensor(info, value, device, where)
     if not isinstance(value, np.ndarray | np.generic):
         raise InputError(f"{where}: a NumPy array is needed, not a {type(value).__name__}")
-    array, dtype = np.asarray(value), DTYPES[info.dtype].numpy
-    _check_dtype(array.dtype, dtype, where)
+    array, dtype = np.asarray(value), DTYPES[info.dtype]
+    if info.dtype == BFLOAT16:
+        _check_bfloat16(array.dtype, where)
+    else:
+        _check_dtype(array.dtype, dtype.numpy, where)
     _check_shape(info, array.shape, where)
-    return array.astype(dtype, copy=False)
+    return dtype.cast(array)
 
 
 def _check_gpu_tensor(
@@ -158,6 +162,11 @@ def _check_gpu_tensor(
             "`await tensor.numpy()` gives the array"
         )
     dtype = DTYPES[info.dtype]
+    if BFLOAT16 in (dtype.name, tensor.declared_dtype) and dtype.name != tensor.declared_dtype:
+        raise InputError(
+            f"{where}: {dtype.name} is needed, not a {tensor}; "
+            "`await tensor.numpy()` gives an array, which is converted"
+        )
     _check_dtype(tensor.dtype, dtype.numpy, where)
     _check_shape(info, tensor.shape, where)
     lend(tensor, device)
@@ -185,6 +194,33 @@ def _check_dtype(given: np.dtype[Any], wanted: np.dtype[Any], where: str) -> Non
         raise InputError(
             f"{where}: {wanted} is needed, not {given}; convert with array.astype(np.{wanted})"
         )
+
+
+def returned(info: MethodInfo, inputs: Sequence[Any], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return outputs of bfloat16 as arrays of ml_dtypes' type if an input is such an array."""
+    if not any(one.dtype == BFLOAT16 for one in info.outputs if isinstance(one, TensorInfo)):
+        return outputs
+    given = (value.dtype for value in inputs if isinstance(value, np.ndarray | np.generic))
+    wanted = next(filter(is_bfloat16, given), None)
+    if wanted is None:
+        return outputs
+    return tuple(
+        value.astype(wanted)
+        if isinstance(one, TensorInfo) and one.dtype == BFLOAT16 and isinstance(value, np.ndarray)
+        else value
+        for one, value in zip(info.outputs, outputs, strict=True)
+    )
+
+
+def _check_bfloat16(given: np.dtype[Any], where: str) -> None:
+    """Raise unless an array has a dtype of which an input of bfloat16 is made."""
+    if given == np.float32 or is_bfloat16(given):
+        return
+    bits = "; if these are the bits of bfloat16: (array.astype(np.uint32) << 16).view(np.float32)"
+    raise InputError(
+        f"{where}: bfloat16 is needed, which NumPy does not have: give float32, which is rounded, "
+        f"or ml_dtypes.bfloat16, not {given}{bits if given == np.uint16 else ''}"
+    )
 
 
 def _check_shape(info: TensorInfo, shape: Dims, where: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from webpte.engine.call.call import Lifetime, located_in_call
 from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor, share_memory, upload, with_dtype
 from webpte.engine.call.info import MethodInfo, ScalarInfo, TensorInfo
-from webpte.engine.dtypes import DTYPES, as_declared
+from webpte.engine.dtypes import DTYPES, DType
 from webpte.engine.format.program import (
     DelegateCall,
     ExecutionPlan,
@@ -113,9 +113,7 @@ class Method:
         plain = all(isinstance(i, TensorInfo) or i.kind == "int" for i in self.info.inputs)
         plain &= all(isinstance(output, TensorInfo) for output in self.info.outputs)
         self._is_direct = isinstance(self.only_delegate, GpuDelegate) and alone and plain
-        self._dtypes = [
-            DTYPES[o.dtype].numpy for o in self.info.outputs if isinstance(o, TensorInfo)
-        ]
+        self._dtypes = [DTYPES[o.dtype] for o in self.info.outputs if isinstance(o, TensorInfo)]
 
     def _find_only_call(self) -> DelegateCall | None:
         calls = [i for i in self._instructions if not isinstance(i, FreeCall)]
@@ -169,7 +167,7 @@ class Method:
                 raise
         if request.outputs is not OutputPlacement.HOST:
             return ()
-        return tuple(map(as_declared, results, self._dtypes))
+        return tuple(map(DType.cast, self._dtypes, results))
 
     def earlier_inputs(self) -> list[Any]:
         """Return the inputs of the last call."""
@@ -359,9 +357,8 @@ class Method:
             raise ExecutionError(
                 f"method {self.info.name!r}: {info.name} is a {type(value).__name__}, not a tensor"
             )
-        with np.errstate(all="ignore"):
-            # a copy, so that callers cannot write to the state
-            return np.array(value, dtype=DTYPES[info.dtype].numpy)
+        # a copy, so that callers cannot write to the state
+        return np.array(DTYPES[info.dtype].cast(np.asarray(value)))
 
     async def _move_to_gpu(self, outputs: Sequence[Any], given: Sequence[Any]) -> tuple[Any, ...]:
         """Move outputs to GPU memory that no input and no other output shares."""

@@ -72,7 +72,7 @@ class NumpyDelegate:
         for transfer in constant_transfers(graph):
             tensor = transfer.target
             data = await transfer.constant.region.read(0, tensor.file_bytes)
-            array = np.frombuffer(bytearray(data), tensor.dtype.numpy)
+            array = tensor.dtype.from_bytes(bytearray(data))
             constants[tensor.id] = array.reshape(tensor.dims)
         return cls(graph, constants)
 

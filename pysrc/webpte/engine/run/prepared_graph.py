@@ -12,6 +12,7 @@ from webpte.engine.plan.memory_plan import MemoryPlan, plan_memory
 from webpte.engine.rewrite.fusion import fuse
 from webpte.engine.rewrite.passes import (
     merge_duplicate_calls,
+    round_bfloat16,
     separate_buffer_writes,
     store_f16,
     view_permuted_ones,
@@ -46,6 +47,7 @@ def prepare_graph(
     check_arity(graph)
     if info.has_f16:
         graph = store_f16(graph)
+    graph = round_bfloat16(graph)
     graph = split_constants(graph, info.binding_bytes)
     transfers = constant_transfers(graph)
     graph = merge_duplicate_calls(separate_buffer_writes(graph))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from webpte.engine.dtypes import DTYPES
 from webpte.engine.files.source import Region
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import InputError
@@ -83,10 +84,10 @@ class StoredConstant:
         )
 
     async def _parts(self) -> AsyncIterator[np.ndarray]:
-        dtype = np.dtype(self.dtype)
+        dtype = DTYPES[self.dtype]
         nbytes = numel(self.shape) * dtype.itemsize
         step = CHUNK_BYTES // dtype.itemsize * dtype.itemsize
         for start in range(0, nbytes, step):
             await asyncio.sleep(0)  # lets other tasks run: reading from memory does not wait
             data = await self._region.read(start, min(step, nbytes - start))
-            yield np.frombuffer(data, dtype).astype(np.float64)
+            yield dtype.from_bytes(data).astype(np.float64)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
+from webpte.engine.dtypes import DTYPES
 from webpte.engine.files.source import ConvertedSource, Region
 from webpte.engine.graph.graph import Call, Constant, Graph, Tensor, Value
 from webpte.engine.load.program_file import Contents
@@ -126,7 +125,7 @@ def _region(tensor: Tensor, region: Region, packing: CachePacking) -> Region:
 
 
 def _pack_bytes(data: bytes | memoryview, dtype: str, size: int, packing: CachePacking) -> bytes:
-    rows = np.frombuffer(data, dtype).reshape(-1, size)
+    rows = DTYPES[dtype].from_bytes(data).reshape(-1, size)
     if not rows.any():  # the usual initial contents of a cache
         return bytes(4 * len(rows) * packing.words(size))
     return pack_rows(rows, packing).tobytes()

@@ -188,7 +188,7 @@ class LoraSlots:
     def store(self, lora: LoraWeights | None) -> None:
         """Write a LoRA to the bytes of the source."""
         for slot, array in self.filled(lora):
-            found = bytes(slot.nbytes) if array is None else array.tobytes()
+            found = bytes(slot.nbytes) if array is None else slot.dtype.to_bytes(array)
             self.data[slot.offset : slot.offset + slot.nbytes] = found
 
 

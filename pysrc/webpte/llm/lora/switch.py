@@ -108,7 +108,7 @@ def stored_bytes(slot: LoraSlot) -> int:
 
 
 def _transfer(slot: LoraSlot, array: np.ndarray, buffer: int) -> Transfer:
-    source = BytesSource(array.tobytes(), "LoRA")
+    source = BytesSource(slot.dtype.to_bytes(array), "LoRA")
     convert = None if slot.dtype.name == slot.dtype.stored else slot.dtype.name
     return Transfer(Region(source, 0, source.size), buffer, convert)
 

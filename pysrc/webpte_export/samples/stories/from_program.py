@@ -127,7 +127,7 @@ async def _constants(
             assert tensor.constant is not None
             region = tensor.constant.region
             data = await region.source.read(region.offset, region.size)
-            arrays.append(np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.dims).copy())
+            arrays.append(tensor.dtype.from_bytes(data).reshape(tensor.dims).copy())
         found.append(tuple(arrays))
     return found
 

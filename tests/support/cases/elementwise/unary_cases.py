@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from support.cases.cases import Arg, Array, Case
+from support.graphs.bfloat16 import BITS, EDGES
 
 # Odd and prime sizes, partial quads, one element, no dims, no elements, more than one workgroup.
 SHAPES = ((67,), (), (1,), (3,), (5,), (0,), (4, 0, 3), (7, 1, 5, 2), (331,))
@@ -147,6 +148,7 @@ INTEGERS = np.array(
     [0, 1, -1, 7, -7, 2**24 + 1, -(2**24) - 1, 2**30 + 3, INT32_MAX, INT32_MIN + 1, 46340],
     np.int32,
 )
+ROUND_BFLOAT16 = "webpte.round_bfloat16.default"
 SMALL = np.array([0, 1, -1, 7, -7, 127, -127, -128, 64, 3, 100], np.int8)
 BYTES = np.array([0, 1, 255, 7, 249, 127, 129, 128, 64, 3, 200], np.uint8)
 
@@ -277,7 +279,8 @@ CAST_VALUES: dict[str, Array] = {
 
 def cast_cases() -> list[Case]:
     """Every stored type into every other one; floats lose their fraction, integers wrap."""
-    cases = []
+    cases, numbers = [], ~np.isnan(EDGES)
+    nearest = np.array(BITS, np.uint32).view(np.float32)[numbers]
     for x in CAST_VALUES.values():
         for target in CAST_VALUES:
             nulls = (None,) * 6
@@ -300,6 +303,10 @@ def cast_cases() -> list[Case]:
     cases += [
         Case(CASTS[0], (x,), np.asarray, out="float16", label="to float16", rtol=0, atol=0)
         for x in (floats(1.0009766, 65519, 65520, -1e9, 1e-8, 9e-8, INF, NAN), SMALL, BYTES)
+    ]
+    cases += [
+        Case(ROUND_BFLOAT16, (EDGES[numbers],), lambda x: nearest, label="edges", rtol=0, atol=0),
+        Case(ROUND_BFLOAT16, (SMALL.astype("float32"),), np.asarray, rtol=0, atol=0),
     ]
     exact = np.array([2**24 + 1, INT32_MAX, INT32_MIN], np.int32)
     cases += [Case(CASTS[0], (exact,), np.asarray, out="float32", label="to float32")]

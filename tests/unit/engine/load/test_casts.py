@@ -23,7 +23,9 @@ OTHERS = [pair for pair in product(DTYPES, DTYPES) if pair not in PAIRS and pair
 
 
 def numbers(dtype: str) -> np.ndarray:
-    kind = np.dtype(dtype)
+    kind = DTYPES[dtype].numpy
+    if dtype == "bfloat16":
+        return DTYPES[dtype].cast(numbers("float32"))
     if kind.kind == "f":
         return (
             np.array([0.1, -1 / 3, 1e30, -0.0, 65504.5, 1 + 2**-40, 3e-5], "float64")

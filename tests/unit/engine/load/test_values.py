@@ -67,7 +67,7 @@ def test_numbers_come_from_the_file_until_they_are_written() -> None:
 
 
 def test_state_changes_only_when_a_call_succeeds() -> None:
-    state = {2: Cell(np.zeros(6, "float32"))}
+    state = {2: Cell(np.zeros(6, "float32"), DTYPES["float32"])}
     values = Values(PLAN, state)
     values.store(2, np.ones(6, "float32"))
     assert state[2].array.tolist() == [0] * 6

@@ -18,9 +18,9 @@ Arguments are those of PyTorch's schema, without the outputs. A note in code sty
 operator of the delegates whose NumPy reference the kernel runs.
 
 On a GPU, a call runs there instead where an operator of the delegates means the same ("GPU" below;
-for all others, why not), its tensors are of one type (float32 or float16; whatever has no 64 bits,
-if elements only move; not counting indices, masks, tables of small numbers, and bytes that have
-scales), and
+for all others, why not), its tensors are of one type (float32, float16 or bfloat16;
+whatever has no 64 bits, if elements only move; not counting indices, masks, tables of small
+numbers, and bytes that have scales), and
 
 - all calls of the method can run there,
 - or it multiplies matrices, or takes what a delegate gives and hands on what a delegate or the
@@ -38,11 +38,12 @@ written to is an output where the file says so; the caller's array stays as it i
 int64 beyond 32 bits not at all. Two exceptions: indices, as none of a tensor's is so large, and
 casts between float64 and float32, which lose on the GPU what they lose on the host and no more.
 Other casts run there if the new type holds all that the old one does: of bool, int8 and uint8 to
-float32, float16 and int32, and of float16 to float32.
+float32, float16 and int32, of float16 and bfloat16 to float32, and of float16 and float32 to
+bfloat16, which a kernel rounds to.
 
-Mixed element types follow PyTorch's rules, f16 is computed in float32, and a result goes
-into an output of its own kind (bool, integer, float) or a higher one. An output is of the size that
-the file says, or at most of that size where the file calls it dynamic.
+Mixed element types follow PyTorch's rules, f16 and bfloat16 are computed in float32, and a result
+goes into an output of its own kind (bool, integer, float) or a higher one. An output is of the
+size that the file says, or at most of that size where the file calls it dynamic.
 """
 
 

@@ -5,10 +5,22 @@ import pytest
 
 from page.shared.cards.fills import fill_array, fills_for
 from page.shared.inputs.inputs import ScalarInput, TensorInput, inputs_of
-from page.shared.npy import NpyError
+from page.shared.inputs.typed import parse_values
+from page.shared.npy import NpyError, check_fits
 from webpte import ScalarInfo, TensorInfo
 
-DTYPES = ["float32", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
+DTYPES = [
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -17,7 +29,7 @@ def test_every_fill_has_the_shape_and_type(dtype: str) -> None:
         if fill != "file":
             array = fill_array(fill, (3, 5, 7), dtype)
             assert array.shape == (3, 5, 7)
-            assert array.dtype == np.dtype(dtype)
+            assert array.dtype == (np.float32 if dtype == "bfloat16" else np.dtype(dtype))
 
 
 def test_random_is_repeatable_and_spread() -> None:
@@ -158,3 +170,16 @@ def test_an_input_without_bounds_starts_at_its_declared_sizes() -> None:
     assert state.array().shape == (4, 3)
     state.set_dim(0, "70")
     assert state.array().shape == (70, 3)
+
+
+def test_bfloat16_is_typed_and_read_as_float32() -> None:
+    state = TensorInput(0, "x", "bfloat16", ((4, 4),))
+    assert state.fill == "normal"
+    made = state.of_bytes(b"\xcd\x3d\x00\xc0\x00\x00\x7f\x7f", "x.bin")
+    assert made.dtype == np.float32
+    assert made.tolist() == [0.10009765625, -2, 0, 3.3895313892515355e38]
+    assert check_fits(made, dtype="bfloat16", bounds=((4, 4),)) is not None
+    with pytest.raises(NpyError, match=r"takes bfloat16\. Save it with array.astype\('float32'\)"):
+        check_fits(made.astype(np.float64), dtype="bfloat16", bounds=((4, 4),))
+    typed = parse_values("1 2.5 -3 inf", dtype="bfloat16", dims=(4,), bounds=((4, 4),))
+    assert typed.tolist() == [1, 2.5, -3, np.inf]

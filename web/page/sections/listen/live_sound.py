@@ -17,7 +17,7 @@ from page.shared.inputs.inputs import TensorInput
 from page.shared.inputs.sounds import levelled
 from page.shared.npy import Array
 from page.shared.outputs.renderers.scores import rank
-from webpte.engine.dtypes import INT32_MAX
+from webpte.engine.dtypes import INT32_MAX, array_dtype
 
 _PARTS = 8  # of a single window: the next call is due when so small a part of it is new
 _MOST_FRAMES = 64  # of one call, where the program takes any number
@@ -112,7 +112,9 @@ class LiveSound:
             cut = cut[: self._count]
             self._samples = self._samples[self._count * hop :]
             self._done += self._count * hop
-        values = levelled(cut, self.state.sound_settings.level).astype(self.state.dtype)
+        values = levelled(cut, self.state.sound_settings.level).astype(
+            array_dtype(self.state.dtype)
+        )
         if form.frames is None:
             shape = [window if dim == form.time else 1 for dim in range(len(self.state.bounds))]
             values = values.reshape(shape)

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from page.shared.npy import Array
+from webpte.engine.dtypes import array_dtype
 
 FILLS = {
     "normal": "random (normal)",
@@ -46,7 +47,7 @@ def integer_range(dtype: str, below: int) -> tuple[int, int]:
 
 def range_period(dtype: str, count: int) -> int:
     """Return after how many values a range starts over: at 128 for int8, instead of overflowing."""
-    kind = np.dtype(dtype)
+    kind = array_dtype(dtype)
     highest = 1 if dtype == "bool" else int(np.iinfo(kind).max) if kind.kind in "iu" else count
     return min(count, highest + 1)
 
@@ -55,7 +56,7 @@ def fill_array(
     fill: str, shape: Sequence[int], dtype: str, *, seed: int = 0, below: int = DEFAULT_BELOW
 ) -> Array:
     """Return an array made by a fill's rule. The same seed gives the same array."""
-    kind = np.dtype(dtype)
+    kind = array_dtype(dtype)
     size = tuple(shape)
     count = prod(size)
     if fill == "normal":

@@ -29,6 +29,7 @@ from page.shared.inputs.sounds import SoundForm, SoundSettings
 from page.shared.inputs.typed import TypedError, parse_bytes, parse_values
 from page.shared.npy import Array, NpyError, check_fits
 from webpte import ScalarInfo, TensorInfo
+from webpte.engine.dtypes import array_dtype
 
 
 @dataclass(eq=False)
@@ -243,7 +244,7 @@ class TensorInput:
             self.note += f", padded with zeros to {count_text(self.dims[-1])}"
 
     def _of_tokens(self) -> Array:
-        made = np.zeros(tuple(self.dims), self.dtype)
+        made = np.zeros(tuple(self.dims), array_dtype(self.dtype))
         kept = self.tokens[: self.dims[-1]]
         made[..., : len(kept)] = kept
         return made

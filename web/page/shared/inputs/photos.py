@@ -13,6 +13,7 @@ import numpy as np
 
 from page.shared.cards.cards import CardValue
 from page.shared.npy import Array
+from webpte.engine.dtypes import array_dtype
 
 LARGEST = 4096  # pixels a side of a loaded picture
 LARGEST_PAD = 256
@@ -155,14 +156,14 @@ def prepare(
     elif settings.order == "BGR":
         fitted = fitted[:, :, ::-1]
     mean, std = settings.mean_std
-    if np.dtype(dtype).kind in "iu":
+    if array_dtype(dtype).kind in "iu":
         values = np.rint(fitted * 255).clip(0, np.iinfo(dtype).max)
     else:
         values = fitted - _row(mean) if mean else fitted
         values = values / _row(std) if std else values
     letters = form.layout.replace("N", "")
     moved = np.transpose(values if "C" in letters else values[:, :, 0], _axes(letters))
-    return np.ascontiguousarray(moved.reshape(tuple(dims)), dtype=dtype)
+    return np.ascontiguousarray(moved.reshape(tuple(dims)), dtype=array_dtype(dtype))
 
 
 def _row(values: Sequence[float]) -> Array:

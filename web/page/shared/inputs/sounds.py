@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from page.shared.npy import Array
-from webpte.engine.dtypes import INT32_MAX
+from webpte.engine.dtypes import INT32_MAX, array_dtype
 
 LONG = 1024  # samples: a shorter dim is not taken for a sound, unless a card says so
 DEFAULT_RATE = 16_000
@@ -48,7 +48,7 @@ class SoundSettings:
 def sound_form_of(bounds: Sequence[tuple[int, int]], dtype: str, rate: int = 0) -> SoundForm | None:
     """Return how an input of these dims holds a sound; None if it cannot. A card may give the
     `rate`."""
-    if not dtype.startswith("float") or not 1 <= len(bounds) <= 3:
+    if "float" not in dtype or not 1 <= len(bounds) <= 3:
         return None
     longest = max(range(len(bounds)), key=lambda dim: (bounds[dim][1], dim))
     others = [dim for dim in range(len(bounds)) if dim != longest]
@@ -88,11 +88,11 @@ def prepare_sound(
     if form.frames is None:
         part = _part(samples, window, settings.part)
         values = levelled(part[None], settings.level)[0]
-        return values.astype(dtype).reshape(tuple(dims))
+        return values.astype(array_dtype(dtype)).reshape(tuple(dims))
     frames, hop = dims[form.frames], settings.hop or window
     part = _part(samples, window + (frames - 1) * hop, settings.part)
     cut = np.lib.stride_tricks.sliding_window_view(part, window)[::hop]  # (frames, window)
-    return np.ascontiguousarray(levelled(cut, settings.level), dtype=dtype)
+    return np.ascontiguousarray(levelled(cut, settings.level), dtype=array_dtype(dtype))
 
 
 def sound_calls(samples: Array, form: SoundForm, hop: int, dims: Sequence[int]) -> list[Array]:

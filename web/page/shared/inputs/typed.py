@@ -14,6 +14,7 @@ import numpy as np
 
 from page.shared.html.units import count_text, shape_text
 from page.shared.npy import Array, NpyError, check_fits
+from webpte.engine.dtypes import DTYPES, array_dtype
 from webpte.engine.files.json_reader import parse_json
 
 _WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf, "-inf": -np.inf}
@@ -34,7 +35,7 @@ def parse_values(
     if array.ndim > 1:
         return check_fits(array, dtype=dtype, bounds=bounds, name="what is typed")
     if array.size == 1:
-        return np.full(tuple(dims), array.reshape(()), dtype)
+        return np.full(tuple(dims), array.reshape(()), array_dtype(dtype))
     return array.reshape(shape_for(array.size, dims, bounds))
 
 
@@ -46,13 +47,13 @@ def parse_bytes(
     name: str = "the file",
 ) -> Array:
     """Read plain bytes, lowest byte first. Raises NpyError if they do not fill the array."""
-    kind = np.dtype(dtype)
+    kind = DTYPES[dtype]
     if not data or len(data) % kind.itemsize:
         raise NpyError(
             f"{name} has {count_text(len(data))} bytes, which is not a multiple of the "
             f"{kind.itemsize} bytes of a {dtype}."
         )
-    flat = np.frombuffer(data, kind.newbyteorder("<")).astype(kind)
+    flat = kind.from_bytes(bytearray(data))
     try:
         return flat.reshape(shape_for(flat.size, dims, bounds))
     except TypedError as error:
@@ -94,7 +95,7 @@ def _converted(values: object, dtype: str) -> Array:
         array = np.array(values)
     except ValueError as error:
         raise TypedError("These lists differ in length or depth.") from error
-    wanted = np.dtype(dtype)
+    wanted = array_dtype(dtype)
     if array.dtype.kind not in "biuf":
         raise TypedError(f"Something in these lists is not a number. {_HOW}")
     if wanted.kind in "iub":

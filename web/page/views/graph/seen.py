@@ -15,6 +15,7 @@ from page.shared.outputs.pictures import picture
 from page.shared.outputs.tensors import grid, histogram
 from page.views.graph.choices import Act
 from page.views.graph.names import Names
+from webpte.engine.dtypes import array_dtype
 from webpte.inspection.report import KeptValues, MethodGraph, NamedArray, Node
 
 # Bytes of all that is kept of one run. Above that, only the call that is looked at is kept.
@@ -35,7 +36,7 @@ def wanted_nodes(graph: MethodGraph, chosen: int) -> list[int]:
     """Return the calls whose values to record: all if they fit into memory, else one."""
     inside = [node for node in graph.nodes if node.call is not None]
     sizes = {
-        key: int(np.prod(value.shape, dtype=np.int64)) * np.dtype(value.dtype).itemsize
+        key: int(np.prod(value.shape, dtype=np.int64)) * array_dtype(value.dtype).itemsize
         for key, value in graph.values.items()
     }
     total = sum(sizes[key] for node in inside for key in (*node.inputs, *node.outputs))

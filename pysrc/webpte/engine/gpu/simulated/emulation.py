@@ -129,8 +129,8 @@ class EmulatedCall:
         nbytes = numel(dims) * dtype.storage.itemsize
         self._check_room(place, nbytes)
         flat = np.frombuffer(memory[place.buffer].read(nbytes, place.offset), dtype.storage.numpy)
-        with np.errstate(over="ignore"):  # values beyond f16 become infinite
-            return flat.reshape(dims).astype(dtype.numpy)
+        cast = dtype.cast(flat.reshape(dims))  # values beyond f16 become infinite
+        return cast if cast.flags.writeable else cast.copy()
 
     def _encode(self, memory: Memory, place: Resource, array: np.ndarray, dtype: DType) -> None:
         with np.errstate(all="ignore"):

@@ -19,6 +19,7 @@
     const converters = {
         float64: { from: 8, to: 4, of: (bytes) => Float32Array.from(new Float64Array(bytes)) },
         float16: { from: 2, to: 4, of: (bytes) => Float32Array.from(new Uint16Array(bytes), halfToFloat) },
+        bfloat16: { from: 2, to: 4, of: (bytes) => Uint32Array.from(new Uint16Array(bytes), (upper) => upper << 16) },
         int64: {
             from: 8, to: 4, of: (bytes) => {
                 const words = new Int32Array(bytes);

@@ -96,7 +96,7 @@ def run_parts(args: Args) -> list[Array]:
         if isinstance(results, np.ndarray | np.generic):
             results = [np.asarray(results)]
         for out, result in zip(part.outs, results, strict=True):
-            rounded = result.astype(out.dtype.numpy)
+            rounded = out.dtype.cast(result)
             half = rounded.dtype == np.float16
             arrays[out.id] = rounded.astype(np.float32) if half else rounded
     return [arrays[out.id] for out in args.outs]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.dtypes import DType
+from webpte.engine.dtypes import BFLOAT16, DTYPES, DType
 from webpte.engine.ops.core.args import Args
 from webpte.engine.ops.core.numpy_math import (
     byte_bound,
@@ -86,6 +86,7 @@ def bounds(args: Args) -> Scalars:
     return tuple(map(byte_bound, both)) if args.out.dtype.name == "uint8" else both
 
 
+ROUND_BFLOAT16 = "webpte.round_bfloat16.default"
 POWER = "aten.pow.Tensor_Scalar"
 RELU, INTEGER_RELU = "keep_nan(x, max(x, Vec()))", "max(x, Vec())"
 CLAMP = "bounded(x, a, b)"
@@ -159,6 +160,8 @@ UNARY = (
         signature="self: tensor, threshold: number, value: number -> tensor",
         scalars=several("threshold", "value"),
     ),
+    # Of our own: on the GPU, tensors of bfloat16 hold results that are not rounded yet.
+    Unary(ROUND_BFLOAT16, "bfloat16_of(x)", DTYPES[BFLOAT16].cast),
     Unary("aten.abs.default", "abs(x)", np.abs, integer="abs(x)"),
     Unary("aten.neg.default", "-x", np.negative, integer="-x"),
     Unary("aten.round.default", "round(x)", np.round, integer="x"),
@@ -361,13 +364,16 @@ def lower_cast(args: Args) -> list[Dispatch]:
     if out.name == "float16" and source.name != "float16":
         # Round as the host does: devices differ on values that f16 cannot hold.
         return dispatch(args, "half_of(x)", "f32", "f32")
+    if out.name == BFLOAT16 and source.name != BFLOAT16:
+        return dispatch(args, "bfloat16_of(x)", "f32", "f32")
     compute = common_type(source)
     return dispatch(args, "x", compute, compute)
 
 
 def run_cast(args: Args) -> Array:
-    x, target = args.array("self"), args.out.dtype.numpy
-    return (within_int32(x) if x.dtype.kind == "f" and target.kind in "iu" else x).astype(target)
+    x, out = args.array("self"), args.out.dtype
+    whole = x.dtype.kind == "f" and out.numpy.kind in "iu"
+    return out.cast(within_int32(x) if whole else x)
 
 
 for _op in UNARY:
