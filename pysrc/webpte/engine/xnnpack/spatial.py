@@ -10,7 +10,7 @@ import numpy as np
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Constant, Tensor
-from webpte.engine.xnnpack.constants import in_memory, relaid
+from webpte.engine.xnnpack.constants import BF16, in_memory, relaid
 from webpte.engine.xnnpack.elementwise import clamp, compute_clamped, limits
 from webpte.engine.xnnpack.lowering import IMAGES, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import params, quantized_limits
@@ -140,9 +140,12 @@ def float_weights(
 
 
 def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
-    """Return a constant in another float type, or the tensor of a value that is computed."""
+    """Return a constant in another float type, or the tensor of a value that is computed.
+
+    Constants of 32 bits remain so beside bf16: both are stored, and computed with, as float32.
+    """
     source = lowering.dtype(value).name
-    if value.constant is None or source == dtype:
+    if value.constant is None or source == dtype or (source, dtype) == ("float32", BF16):
         return lowering.plain(value)
     axes = range(len(value.dims))
     constant = relaid(lowering.constant(value), value.dims, axes, source, dtype)

@@ -6,7 +6,7 @@
     padding [top, left, bottom, right], of places that hold x's zero
 
 A transposed convolution crops by its padding, and is larger by its output padding at the bottom and
-the right. The kernels are those of q8ta_conv.py; weights with a zero go to the direct kernel.
+the right. The kernels are the same as in q8ta_conv.py; weights with a zero go to the direct kernel.
 """
 
 from __future__ import annotations

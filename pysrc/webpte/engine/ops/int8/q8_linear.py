@@ -5,7 +5,7 @@
                          q = clamp(round(x * (1 / x_scale)) + x_zero, -128, 127)
                          out = (sum of (q - x_zero) * w) * x_scale * scales[n] + bias[n]
 
-The kernels are those of q8ta_linear.py.
+The kernels are the same as in q8ta_linear.py.
 """
 
 from __future__ import annotations
