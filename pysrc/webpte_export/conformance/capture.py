@@ -2,8 +2,8 @@
 
 A test lowers a model and runs it. While a `Recorder` listens, each lowered program is kept with its
 exported program. PyTorch itself answers the test's calls, and each call is recorded with its inputs
-and PyTorch's results. For a backend that the installed runtime has, the runtime answers, and
-PyTorch's results tell how far the two are apart.
+and PyTorch's results. For a backend that the installed runtime has, the runtime answers, and the
+largest difference from PyTorch is recorded.
 """
 
 from __future__ import annotations
