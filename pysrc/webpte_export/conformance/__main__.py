@@ -55,13 +55,14 @@ def export_part(
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)  # children are forked, which does not copy threads
-    backends = use_checkout(checkout)
+    tests = PARTS[part]
+    backends = use_checkout(checkout, tests.folder)
     # Before the patch that hides a broken torchvision; the declarations last while this runs.
-    _declared = import_torchvision() if part == "models" else None
+    _declared = import_torchvision() if tests.torchvision else None
     patch_exporter()
-    recorder = Recorder()
+    recorder = Recorder(runs=tests.runs)
     recorder.listen()
-    cases = [case for case in PARTS[part](backends) if fnmatch.fnmatch(case.id, pattern)]
+    cases = [case for case in tests.cases(backends) if fnmatch.fnmatch(case.id, pattern)]
     keep_what_exports_share()
     with fewer_collections():
         export_cases(cases, Folder(out / part), recorder, jobs=jobs, seconds=seconds)

@@ -2,13 +2,16 @@
 
 A test lowers a model and runs it. While a `Recorder` listens, each lowered program is kept with its
 exported program. PyTorch itself answers the test's calls, and each call is recorded with its inputs
-and PyTorch's results.
+and PyTorch's results. For a backend that the installed runtime has, the runtime answers, and the
+largest difference from PyTorch is recorded.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import functools
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +19,8 @@ import numpy as np
 
 from webpte_export.errors import ExportError
 from webpte_export.suite_writer import Array, Call
+
+PYTORCH, RUNTIME = "PyTorch", "ExecuTorch"
 
 # Operators with uninitialized memory as their result, which cannot be compared.
 _UNWRITTEN = ("llama.update_cache",)
@@ -44,17 +49,39 @@ class CapturedProgram:
     program: bytes
     source: CapturedModel
     outputs: tuple[int | None, ...]  # for each, the input that it mutates; None: the next result
+    load: Callable[[bytes], Any] | None = None  # loads it in ExecuTorch's runtime
     calls: list[Call] = field(default_factory=list)
+    difference: float = 0.0  # between PyTorch and the runtime, as a share of the largest number
+    fault: str | None = None  # the reason why the runtime does not run it
+    _loaded: Any = None
+
+    @property
+    def expected_from(self) -> str:
+        """The origin of the expected outputs of all calls."""
+        return PYTORCH if self.load is None or self.fault is not None else RUNTIME
 
     def run(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """Answer a call with PyTorch's results, and record it."""
+        """Answer a call with PyTorch's or the runtime's results, and record it."""
+        from torch.utils._pytree import tree_leaves
+
+        leaves = tree_leaves((args, kwargs))
+        inputs = tuple(leaf if isinstance(leaf, int | float) else _array(leaf) for leaf in leaves)
+        answer, written = self._by_pytorch(*args, **kwargs)
+        ran = self._by_runtime(leaves)
+        if ran is not None:
+            self.difference = max(self.difference, *map(_difference, ran, answer))
+            answer = ran
+        expected = [
+            _array(value) if there else None for value, there in zip(answer, written, strict=True)
+        ]
+        self.calls.append(Call(inputs, tuple(expected)))
+        return answer
+
+    def _by_pytorch(self, *args: Any, **kwargs: Any) -> tuple[list[Any], list[bool]]:
+        """Return the outputs, and for each whether PyTorch writes it."""
         import torch
         from torch.utils._pytree import tree_leaves
 
-        inputs = tuple(
-            leaf if isinstance(leaf, int | float) else _array(leaf)
-            for leaf in tree_leaves((args, kwargs))
-        )
         with torch.no_grad():
             given = copy.deepcopy((args, kwargs))
             results = tree_leaves(self.source.module(*given[0], **given[1]))
@@ -63,14 +90,27 @@ class CapturedProgram:
                 f"PyTorch returns {len(results)} results, the program {self.outputs.count(None)}"
             )
         changed, rest = tree_leaves(given), iter(enumerate(results))
-        expected: list[Array | None] = []
-        answer = []
+        answer, written = [], []
         for at in self.outputs:
             number, value = next(rest) if at is None else (-1, changed[at])
-            expected.append(None if number in self.source.unwritten else _array(value))
+            written.append(number not in self.source.unwritten)
             answer.append(value)
-        self.calls.append(Call(inputs, tuple(expected)))
-        return answer
+        return answer, written
+
+    def _by_runtime(self, leaves: Sequence[Any]) -> list[Any] | None:
+        """Return the runtime's outputs; None if there is no runtime, or it fails at any call."""
+        if self.load is None or self.fault is not None:
+            return None
+        try:
+            if self._loaded is None:
+                self._loaded = self.load(self.program)
+            results = self._loaded.run_method("forward", tuple(copy.deepcopy(list(leaves))))
+            return copy.deepcopy(list(results))  # the next call writes to the same memory
+        except Exception as error:
+            if self.calls:
+                raise  # earlier calls have the runtime's results
+            self.fault = f"{type(error).__name__}: {error}".splitlines()[0]
+            return None
 
     def call_with_example(self) -> None:
         """Call a program that the test did not run with the inputs of its export."""
@@ -82,12 +122,17 @@ class CapturedProgram:
 
 
 class Recorder:
-    """The programs captured since the last `start`. There is a single recorder per process."""
+    """The programs captured since the last `start`. There is a single recorder per process.
+
+    With `runs`, ExecuTorch's runtime gives the expected outputs.
+    """
 
     class Enough(KeyboardInterrupt):
         """The end of a test that has lowered enough programs; tests do not catch it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, runs: bool = False) -> None:
+        self._runs = runs
+        self._runtime: Callable[[bytes], Any] | None = None
         self.captured: list[CapturedProgram] = []
         self._most: int | None = None
         self._source: CapturedModel | None = None
@@ -116,6 +161,10 @@ class Recorder:
             return lowered
 
         programs.EdgeProgramManager.to_executorch = to_executorch
+        loader = _runtime_loader()
+        if self._runs:
+            importlib.import_module("executorch.kernels.quantized")
+            self._runtime = loader
         portable_lib._load_for_executorch_from_buffer = self._load
 
     def _noting(self, function: Any) -> Any:
@@ -136,13 +185,23 @@ class Recorder:
             return
         if self._most is not None and len(self.captured) >= self._most:
             raise Recorder.Enough
-        self.captured.append(CapturedProgram(bytes(lowered.buffer), source, outputs))
+        program = bytes(lowered.buffer)
+        self.captured.append(CapturedProgram(program, source, outputs, self._runtime))
 
     def _load(self, program: bytes, *_args: Any, **_kwargs: Any) -> _Answering:
         for captured in reversed(self.captured):
             if captured.program == program:
                 return _Answering(captured)
         raise ExportError("the test runs a program that it did not lower")
+
+
+@functools.cache
+def _runtime_loader() -> Callable[[bytes], Any]:
+    """Return the runtime's function, before a recorder replaces it."""
+    from executorch.extension.pybindings import portable_lib
+
+    load: Callable[[bytes], Any] = portable_lib._load_for_executorch_from_buffer
+    return load
 
 
 class _Answering:
@@ -178,6 +237,22 @@ def _outputs(manager: Any) -> tuple[int | None, ...]:
         elif spec.kind == OutputKind.USER_OUTPUT:
             found.append(None)
     return tuple(found)
+
+
+def _difference(result: Any, other: Any) -> float:
+    """Return the largest difference of two results, as a share of the largest number in them.
+
+    Integers and bools do not count: they must be equal.
+    """
+    import torch
+
+    if not isinstance(result, torch.Tensor) or not result.is_floating_point():
+        return 0.0
+    if result.shape != other.shape:
+        return 1.0
+    largest = result.double().nan_to_num(0, 0, 0).abs().amax() if result.numel() else 0.0
+    apart = (result.double() - other.double()).nan_to_num(0, 0, 0).abs()
+    return float(apart.amax() / largest) if largest else 0.0
 
 
 def _array(value: Any) -> Array:

@@ -13,8 +13,7 @@ from types import ModuleType
 from webpte_export.errors import ExportError
 
 # Packages of `executorch.backends` that are tests; everything else is the exporter.
-TESTS = ("test", "vulkan.test", "webgpu")
-_NEEDED = ("backends/test/suite", "backends/vulkan/test", "backends/webgpu/test")
+TESTS = ("test", "vulkan.test", "webgpu", "xnnpack.test")
 
 
 class _TestFinder:
@@ -33,13 +32,15 @@ class _TestFinder:
         return PathFinder.find_spec(name, [str(folder)], target)
 
 
-def use_checkout(checkout: Path) -> Path:
-    """Make the tests of `checkout` importable, skipped tests too; return its backends."""
-    missing = [part for part in _NEEDED if not (checkout / part).is_dir()]
-    if missing:
+def use_checkout(checkout: Path, folder: str) -> Path:
+    """Make the tests of `checkout` importable, skipped tests too; return its backends.
+
+    `folder` is where the tests of a part are, relative to the backends.
+    """
+    if not (checkout / "backends" / folder).is_dir():
         raise ExportError(
-            f"{checkout} has no {missing[0]}; name a source tree of ExecuTorch, such as one of "
-            "`git clone https://github.com/pytorch/executorch`."
+            f"{checkout} has no backends/{folder}; name a source tree of ExecuTorch, such as one "
+            "of `git clone https://github.com/pytorch/executorch`."
         )
     importlib.import_module("executorch")
     for name in ("skip", "skipIf", "skipUnless"):
@@ -48,11 +49,11 @@ def use_checkout(checkout: Path) -> Path:
     return checkout / "backends"
 
 
-def modules_under(backends: Path, package: str) -> list[str]:
+def modules_under(backends: Path, package: str, pattern: str = "test_*.py") -> list[str]:
     """List the names of all test modules in a package of `executorch.backends`, in order."""
     folder = backends.joinpath(*package.split("."))
     found = []
-    for file in sorted(folder.rglob("test_*.py")):
+    for file in sorted(folder.rglob(pattern)):
         inner = file.relative_to(backends).with_suffix("").parts
         found.append(".".join(("executorch.backends", *inner)))
     return found

@@ -86,13 +86,47 @@ def facto_cases(_backends: Path) -> Iterator[Case]:
         yield Case("facto", name.removeprefix("test_"), _method(OnVulkan, name), most=6)
 
 
-PARTS: dict[str, Callable[[Path], Iterator[Case]]] = {
-    "webgpu_ops": webgpu_op_cases,
-    "suite": suite_cases,
-    "vulkan": vulkan_cases,
-    "webgpu_cases": webgpu_table_cases,
-    "facto": facto_cases,
-    "models": model_cases,
+def xnnpack_op_cases(backends: Path) -> Iterator[Case]:
+    """Yield the tests of backends/xnnpack/test, but for models and tests that lower nothing."""
+    for package in ("ops", "passes", "fragments", "recipes"):
+        for module in _imported(modules_under(backends, f"xnnpack.test.{package}")):
+            yield from _class_cases(module)
+
+
+def xnnpack_model_cases(backends: Path) -> Iterator[Case]:
+    """Yield the models of backends/xnnpack/test, with random weights."""
+    leave_weights_random()
+    names = modules_under(backends, "xnnpack.test.models", "*.py")
+    for module in _imported([name for name in names if not name.endswith("__init__")]):
+        yield from _class_cases(module)
+
+
+def xnnpack_suite_cases(backends: Path) -> Iterator[Case]:
+    """Yield the operators of backends/test/suite, in XNNPACK's flows: floats and three of int8."""
+    for module in _imported(modules_under(backends, "test.suite.operators")):
+        yield from _flow_cases(module, "xnnpack")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of upstream's tests."""
+
+    folder: str  # of the tests, in `backends`
+    cases: Callable[[Path], Iterator[Case]]
+    runs: bool = False  # in ExecuTorch's installed runtime, which has the backend
+    torchvision: bool = False
+
+
+PARTS: dict[str, Part] = {
+    "webgpu_ops": Part("webgpu/test/ops", webgpu_op_cases),
+    "suite": Part("test/suite", suite_cases),
+    "vulkan": Part("vulkan/test", vulkan_cases),
+    "webgpu_cases": Part("webgpu/test/op_tests", webgpu_table_cases),
+    "facto": Part("test/facto", facto_cases),
+    "models": Part("test/suite/models", model_cases, torchvision=True),
+    "xnnpack_ops": Part("xnnpack/test/ops", xnnpack_op_cases, runs=True),
+    "xnnpack_suite": Part("test/suite", xnnpack_suite_cases, runs=True),
+    "xnnpack_models": Part("xnnpack/test/models", xnnpack_model_cases, runs=True, torchvision=True),
 }
 
 
@@ -107,6 +141,17 @@ def _imported(names: list[str]) -> Iterator[Any]:
 
 def _op_of(module: Any) -> str:
     return str(module.__name__).rpartition(".")[2].removeprefix("test_")
+
+
+_FLOWS = {
+    "vulkan": ("VULKAN", "VULKAN_STATIC_INT8_PER_CHANNEL"),
+    "xnnpack": (
+        "XNNPACK",
+        "XNNPACK_DYNAMIC_INT8_PER_CHANNEL",
+        "XNNPACK_STATIC_INT8_PER_CHANNEL",
+        "XNNPACK_STATIC_INT8_PER_TENSOR",
+    ),
+}
 
 
 # Functions of backends/test/suite, which take a runner and parameters.
@@ -142,11 +187,11 @@ class _Runner:
             raise RefusedError(f"{summary.result.name}: {summary.error}") from summary.error
 
 
-def _flow_cases(module: Any) -> Iterator[Case]:
+def _flow_cases(module: Any, backend: str = "vulkan") -> Iterator[Case]:
     for name, function in inspect.getmembers(module, inspect.isfunction):
         if not name.startswith("test_"):
             continue
-        for flow, (label, arguments) in itertools.product(_flows(), _parameters(function)):
+        for flow, (label, arguments) in itertools.product(_flows(backend), _parameters(function)):
             case = "_".join(filter(None, (name.removeprefix("test_"), flow.name, label)))
             yield Case(_op_of(module), case, _function(function, flow, case, arguments))
 
@@ -155,13 +200,13 @@ def _function(function: Any, flow: Any, name: str, arguments: dict[str, Any]) ->
     return lambda: function(_Runner(flow, name), **arguments)
 
 
-def _flows() -> list[Any]:
-    """Return Vulkan's flows, with the cases that upstream skips for lack of kernels."""
-    flows = importlib.import_module(f"{_BACKENDS}.test.suite.flows.vulkan")
+def _flows(backend: str) -> list[Any]:
+    """Return a backend's flows, with the cases that upstream skips for lack of kernels."""
+    flows = importlib.import_module(f"{_BACKENDS}.test.suite.flows.{backend}")
     runner = importlib.import_module(f"{_BACKENDS}.test.suite.runner")
     vars(runner)["UNSUPPORTED_PORTABLE_OPS"] = frozenset()
     vars(runner)["_graph_has_unsupported_patterns"] = lambda _program: False
-    found = (flows.VULKAN_TEST_FLOW, flows.VULKAN_STATIC_INT8_PER_CHANNEL_TEST_FLOW)
+    found = [getattr(flows, f"{name}_TEST_FLOW") for name in _FLOWS[backend]]
     return [dataclasses.replace(flow, is_delegated=False, skip_patterns=[]) for flow in found]
 
 
@@ -237,3 +282,21 @@ def import_torchvision() -> Any:
             for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
                 del sys.modules[name]
     raise ExportError("torchvision cannot be imported: too many of its operators are missing")
+
+
+def leave_weights_random() -> None:
+    """Keep the tests' models from downloading trained weights, before the tests are imported."""
+    import torch
+
+    weights = importlib.import_module("torchvision.models").WeightsEnum
+
+    class Absent(dict[str, Any]):
+        """Weights that are not loaded."""
+
+    load = torch.nn.Module.load_state_dict
+
+    def load_state_dict(module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+        return None if isinstance(state, Absent) else load(module, state, *args, **kwargs)
+
+    torch.nn.Module.load_state_dict = load_state_dict
+    weights.get_state_dict = lambda *_args, **_kwargs: Absent()

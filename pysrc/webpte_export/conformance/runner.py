@@ -24,8 +24,10 @@ from webpte_export.conformance.capture import CapturedProgram, Recorder
 from webpte_export.conformance.parts import Case
 from webpte_export.suite_writer import entry_of
 
-# Relative to the largest number in PyTorch's output.
+# Relative to the largest number in the expected output.
 SHARE = 1e-3
+# The same where ExecuTorch's runtime gives the output, and PyTorch's is further away.
+MAX_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,12 @@ def _write_program(
     name = case.id if not number else f"{case.id}_{number}"
     (folder / f"{name}.pte").write_bytes(captured.program)
     op, _, rest = name.partition("__")
-    entry = entry_of(folder, f"{name}.pte", op, rest, captured.calls, SHARE)
-    return entry | {"equal_nan": True}
+    share = min(max(SHARE, captured.difference), MAX_SHARE)
+    entry = entry_of(folder, f"{name}.pte", op, rest, captured.calls, share)
+    entry |= {"equal_nan": True, "expected_from": captured.expected_from}
+    if captured.fault is not None:
+        entry["runtime"] = captured.fault
+    return entry | ({"difference": captured.difference} if captured.difference else {})
 
 
 def _first_line(error: BaseException) -> str:

@@ -30,7 +30,7 @@ def write(path: Path, content: Any = "") -> None:
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"has no backends/test/suite; name a source tree"):
-        use_checkout(tmp_path)
+        use_checkout(tmp_path, "test/suite")
 
 
 def test_tests_come_from_the_checkout_and_the_exporter_does_not(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from webpte_host.base.layout import PYSRC
@@ -67,18 +68,57 @@ class TestFive(unittest.TestCase):
 """
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+XNNPACK_TESTS = """
+import unittest
+import torch
+from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
+
+class Sine(torch.nn.Module):
+    def forward(self, x):
+        return torch.sin(x)
+
+def results(partitioner, *rows):
+    x = torch.randn(4, 3)
+    dynamic = ({0: torch.export.Dim("rows", max=4)},)
+    exported = torch.export.export(Sine(), (x,), dynamic_shapes=dynamic)
+    program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch()
+    module = _load_for_executorch_from_buffer(program.buffer)
+    return [module.run_method("forward", (x[:row],))[0] for row in rows]
+
+class TestTwo(unittest.TestCase):
+    def test_delegated(self):
+        first, second = results(XnnpackPartitioner(), 4, 2)
+        self.assertTrue(torch.equal(first[:2], second))
+
+    def test_for_another_backend(self):
+        results(VulkanPartitioner(), 4)
+"""
+
+
+def captured(tmp_path_factory: pytest.TempPathFactory, folder: str, tests: str, part: str) -> Path:
+    """Capture the tests of a module in a checkout that has nothing else."""
     checkout, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("out")
-    for folder in ("test/suite", "vulkan/test", "webgpu/test/ops"):
-        (checkout / "backends" / folder).mkdir(parents=True)
-    file = checkout / "backends" / "webgpu" / "test" / "ops" / "test_five.py"
-    file.write_text(TESTS, encoding="utf-8")
+    place = checkout / "backends" / folder
+    place.mkdir(parents=True)
+    (place / "test_five.py").write_text(tests, encoding="utf-8")
     command = [sys.executable, "-m", "webpte_export.conformance", str(checkout), str(out)]
-    command += ["--part", "webgpu_ops", "--seconds", "60", "--jobs", "2"]
+    command += ["--part", part, "--seconds", "60", "--jobs", "2"]
     variables = {**os.environ, "PYTHONPATH": str(PYSRC)}
     subprocess.run(command, env=variables, check=True)
-    return out / "webgpu_ops"
+    return out / part
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return captured(tmp_path_factory, "webgpu/test/ops", TESTS, "webgpu_ops")
+
+
+@pytest.fixture(scope="module")
+def xnnpack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return captured(tmp_path_factory, "xnnpack/test/ops", XNNPACK_TESTS, "xnnpack_ops")
 
 
 def manifest(out: Path) -> dict[str, Any]:
@@ -112,3 +152,21 @@ def test_what_is_refused_has_its_reason(out: Path) -> None:
         "five__TestFive_raises": "RefusedError: ValueError: no such model",
         "five__TestFive_hangs": "took longer than 60 s",
     }
+
+
+def test_the_runtime_gives_the_outputs_where_it_has_the_backend(xnnpack: Path) -> None:
+    entry = manifest(xnnpack)["TestTwo_delegated"]
+    assert entry["expected_from"] == "ExecuTorch"
+    for step, rows in zip(entry["steps"], (4, 2), strict=True):
+        (given,), (golden,) = step["inputs"], step["goldens"]
+        x, y = (np.fromfile(xnnpack / file["path"], "float32") for file in (given, golden))
+        assert (len(x), len(y)) == (3 * rows, 3 * rows)
+        np.testing.assert_allclose(y, np.sin(x), atol=1e-5)
+    assert 0 <= entry.get("difference", 0) < 1e-5
+
+
+def test_pytorch_gives_the_outputs_where_the_runtime_cannot(xnnpack: Path) -> None:
+    entry = manifest(xnnpack)["TestTwo_for_another_backend"]
+    assert entry["expected_from"] == "PyTorch"
+    assert entry["runtime"].startswith("RuntimeError: ")
+    assert run_here(xnnpack, entry)["error"] is None
