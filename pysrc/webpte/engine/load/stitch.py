@@ -166,8 +166,8 @@ class _Stitcher:
         joined = run.join(self._needed(run))
         dynamic = any(isinstance(value, SymIntValue) for value in joined.graph.values)
         # With SymInts, live sizes before the first call can be smaller than the sizes in the file.
-        # For others a try takes time and decides nothing: fixed sizes are in the file, and where the
-        # host sets SymInts, calls that cannot be lowered yet are lowered with that call.
+        # For others a try takes time and decides nothing: fixed sizes are in the file, and where
+        # the host sets SymInts, calls that cannot be lowered yet are lowered with that call.
         doubtful = dynamic and not host_sets_symints(joined.graph)
         return None if doubtful and not _lowers(joined.graph, self._device) else joined
 
