@@ -42,8 +42,7 @@ WebpteError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 
@@ -243,30 +242,20 @@ class ClosedError(WebpteError):
 Told = TypeVar("Told", bound=WebpteError)
 
 
-@contextmanager
-def located(
-    locate: Callable[[Exception], str],
-    foreign: type[WebpteError],
-    *,
-    converted: tuple[type[WebpteError], ...] = (),
-    untouched: tuple[type[WebpteError], ...] = (),
-) -> Iterator[None]:
-    """Add a location to errors that are raised inside: `locate` returns the new message.
+def told_at(
+    error: Exception,
+    message: str,
+    kind: type[WebpteError],
+    foreign: type[WebpteError] | tuple[()] = (),
+) -> Exception:
+    """Return an error with a message that names a place, to raise `from` the original.
 
-    Errors of webpte keep their class. Others become `foreign`, and so do `converted` errors. An
-    error to which `locate` has nothing to add is raised unchanged, like `untouched` errors.
+    Errors of webpte keep their class, unless they are `foreign`, too; others become `kind`. An
+    error that has the message already is returned unchanged.
     """
-    try:
-        yield
-    except untouched:
-        raise
-    except Exception as error:
-        message = locate(error)
-        if not isinstance(error, WebpteError) or isinstance(error, converted):
-            raise foreign(message) from error
-        if message == str(error):
-            raise
-        raise retold(error, message) from error
+    if not isinstance(error, WebpteError) or isinstance(error, foreign):
+        return kind(message)
+    return error if message == str(error) else retold(error, message)
 
 
 def retold(error: Told, message: str) -> Told:

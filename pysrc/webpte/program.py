@@ -312,6 +312,7 @@ class Program:
         build = self._build
         gpu, runs = build.gpu_delegates, list[Any](build.delegates)
         tensors = [tensor for tensor in self._tensors if tensor.device is build.device]
+        latest = max((one.times for one in gpu), key=lambda times: times.ended, default=None)
         allocated = build.allocated
         for attached in self._attached.values():
             allocated |= attached.allocated
@@ -329,7 +330,7 @@ class Program:
             hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
             lowerings=sum(delegate.lowerings for delegate in gpu),
             load_ms=dict(self._clock.laps),
-            last_ms=dict(max(gpu, key=lambda delegate: delegate.ended).last_ms) if gpu else {},
+            last_ms=dict(latest.last_ms) if latest else {},
         )
 
     @property

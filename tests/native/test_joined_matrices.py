@@ -19,8 +19,8 @@ from support.graphs.graphs import wait
 from support.harness.extent import everything, some
 from support.llm.lora_models import LORAS, folder, open_model
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.engine.ops.gemm import subgroup_matrix
-from webpte.engine.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
+from webpte.engine.ops.gemm.subgroup_matrix import tiles
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import MATRIX_TILE_CONFIGS
 
 Array = np.ndarray
 
@@ -66,7 +66,7 @@ def differs(
 def test_gate_and_up(sizes: Sizes, kind: str, tiling: int, bound: float) -> None:
     graph, inputs = gated(sizes, kind)
     config = MATRIX_TILE_CONFIGS[tiling], 1
-    with patch.object(subgroup_matrix, "choose_whole_tile_config", lambda *_: config):
+    with patch.object(tiles, "choose_whole_tile_config", lambda *_: config):
         assert differs(graph, [inputs]) < bound
 
 
@@ -99,7 +99,7 @@ _MANY = Heads(20, 4, 2, 8, half=True, turned=8)
 )
 def test_queries_keys_and_values(case: ChangedHeads, tiling: int, k_parts: int) -> None:
     net, config = changed_attention(case), (MATRIX_TILE_CONFIGS[tiling], k_parts)
-    with patch.object(subgroup_matrix, "choose_matrix_tile_config", lambda *_: config):
+    with patch.object(tiles, "choose_matrix_tile_config", lambda *_: config):
         assert differs(net.g, changed_steps(net, case)) < 1e-5
 
 

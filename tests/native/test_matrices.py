@@ -20,8 +20,9 @@ from support.devices.native import need_native
 from support.devices.plain_matrices import matrix_device, plain_matrices
 from support.harness import extent
 from webpte.engine.gpu.native.device import NativeDevice
-from webpte.engine.ops.gemm import gemm_small, subgroup_matrix
-from webpte.engine.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
+from webpte.engine.ops.gemm import gemm_small
+from webpte.engine.ops.gemm.subgroup_matrix import tiles
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import MATRIX_TILE_CONFIGS
 from webpte_host.base.layout import ROOT
 
 Array = np.ndarray
@@ -45,7 +46,7 @@ async def run(
 def differs(case: RowCase, tiling: int, k_parts: int) -> float:
     """Return the largest difference as a share of the largest element."""
     config = MATRIX_TILE_CONFIGS[tiling], k_parts
-    with patch.object(subgroup_matrix, "choose_matrix_tile_config", lambda *_: config):
+    with patch.object(tiles, "choose_matrix_tile_config", lambda *_: config):
         got, kernels = asyncio.run(run(case.program(), case.steps[0], matrix_device()))
     assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))

@@ -17,8 +17,8 @@ from support.graphs.graphs import wait
 from support.write.pte_writer import write_pte
 from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.ops.gemm import gemv_q4
-from webpte.engine.ops.gemm.gemm import Types
-from webpte.engine.ops.gemm.packed_weights import PackedWeights
+from webpte.engine.ops.gemm.lib.gemm import Types
+from webpte.engine.ops.gemm.lib.packed_weights import PackedWeights
 from webpte.inspection.tune import tuning
 
 GRAPH, INPUTS = normed(Sizes(1, 576, 100), "q4")

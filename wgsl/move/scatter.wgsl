@@ -1,6 +1,6 @@
 // Elements written or added at the places that index tensors name: an element of the output per
 // invocation, which searches all indices that could name it, in order. A negative index counts from
-// the end; one out of range sets the index flag.
+// the end if WRAPS; one out of range sets the index flag.
 
 // use lib/grid.wgsl
 // use lib/indices.wgsl

@@ -1,5 +1,5 @@
 // Elements written at the places that indices along the last dim name, each place at most once: an
-// index per invocation. A negative index counts from the end; one out of range sets the index flag.
+// index per invocation. A negative index counts from the end if WRAPS; one out of range sets the index flag.
 
 // use lib/grid.wgsl
 // use lib/index_flag.wgsl

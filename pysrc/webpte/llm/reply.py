@@ -12,7 +12,7 @@ from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats, constrain
 from webpte.llm.logprobs import TokenLogprob
 from webpte.llm.text import Tokenizer
-from webpte.llm.text.stream import REPLACEMENT
+from webpte.llm.text.tokenizer import REPLACEMENT
 
 
 @dataclass

@@ -156,9 +156,9 @@ def _modules_with(root: Path, texts: dict[str, str], path: str) -> list[str]:
 
 def _tables(root: Path, module: Path) -> list[str]:
     """Return the name of the table of rows for a module of operators, or of all of its family."""
-    if module.parent.parent.as_posix() != _OPS:
+    if not module.is_relative_to(_OPS) or module.parent.as_posix() == _OPS:
         return []
-    folder = root / "tests/support/cases" / module.parent.name
+    folder = root / "tests/support/cases" / module.relative_to(_OPS).parts[0]
     own = folder / f"{module.stem}_cases.py"
     tables = [own] if own.exists() else sorted(folder.glob("*_cases.py"))
     return [table.stem.removesuffix("_cases") for table in tables]

@@ -4,7 +4,7 @@ package.json            with the version of webpte and of Pyodide
 index.js, index.d.ts    and the other files of web/npm
 webpte.zip              the Python package, with the worker's own modules (npm/*.py)
 flatbuffers.zip         a wheel that Pyodide's distribution lacks
-scripts.js              the scripts of webpte/engine as a module, for pages that forbid eval
+scripts.js              the scripts of webpte as a module, for pages that forbid eval
 versions.js
 runtime/                packages of Pyodide, which `npx webpte copy-runtime` writes next to the
                         package
@@ -86,7 +86,7 @@ def _scripts(runtime: Path) -> str:
     """Return a module with the value of each script, a single expression, by its name."""
     rows = [
         f"  {json.dumps(name)}: (\n{path.read_text(encoding='utf-8').rstrip()}\n  ),\n"
-        for name, path in visible_files(PYSRC / "webpte/engine", frozenset({".js"})).items()
+        for name, path in visible_files(PYSRC / "webpte", frozenset({".js"})).items()
     ]
     tokenizers = (runtime / _TOKENIZERS).read_text(encoding="utf-8").rstrip()
     return (

@@ -14,7 +14,7 @@ from support.decoders.head_graphs import ChangedHeads, changed_attention, change
 from support.graphs.fusion_graphs import Heads, Sizes, gated
 from support.harness import limits
 from support.write.pte_writer import write_pte
-from webpte.engine.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import MATRIX_TILE_CONFIGS
 from webpte_host.harness.browser import Harness
 
 LARGE = Sizes(300, 512, 1000)
@@ -43,15 +43,15 @@ COMPARE = """
 import base64, json
 import webpte
 import numpy as np
-from webpte.engine.ops.gemm import subgroup_matrix
+from webpte.engine.ops.gemm.subgroup_matrix import tiles
 from webpte.engine.call.options import DeveloperOptions
 
 def array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
 
-chosen, failures = subgroup_matrix.choose_matrix_tile_config, []
-config = subgroup_matrix.MATRIX_TILE_CONFIGS[tiling], k_parts
-subgroup_matrix.choose_matrix_tile_config = lambda *_: config
+chosen, failures = tiles.choose_matrix_tile_config, []
+config = tiles.MATRIX_TILE_CONFIGS[tiling], k_parts
+tiles.choose_matrix_tile_config = lambda *_: config
 try:
     for case in json.loads(cases):
         data = base64.b64decode(case["program"])
@@ -65,7 +65,7 @@ try:
         if not matrices or not off < 2e-6:
             failures.append(f"{case['name']}: {matrices} {off}")
 finally:
-    subgroup_matrix.choose_matrix_tile_config = chosen
+    tiles.choose_matrix_tile_config = chosen
 return failures
 """
 

@@ -10,7 +10,7 @@ from support.cases.gpu_kernels import GPU, cases_for
 from support.cases.int8 import q8ta_conv_cases, q8ta_linear_cases
 from support.harness import extent
 from support.page.table_page import check_rows, forced
-from webpte.engine.ops.gemm.gemm import TILE_CONFIGS
+from webpte.engine.ops.gemm.lib.gemm import TILE_CONFIGS
 from webpte_host.harness.browser import Harness
 
 # A tile and a bit of it, along each side; sums of several steps, the last one a partial one.

@@ -34,7 +34,7 @@ from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.gpu.simulated.emulation import EmulatedCall
 from webpte.engine.ops.attention.cache_packing import PACKINGS
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.subgroup_matrix import SHARED_BYTES
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import SHARED_BYTES
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.rewrite.fusion import fuse
 from webpte.llm import Generator, OneOf, Scheduler

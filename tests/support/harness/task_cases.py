@@ -168,15 +168,6 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
     ("voices", "voice-activity-detection", [PAUSES], {"neg_threshold": 0.2}),
 ]
 
-# Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests, and of
-# models that write (test_text_generation.py), see (test_image_text.py) or speak (test_voices.py).
-ANSWERING = {
-    *("text2text-generation", "summarization", "translation"),
-    *("automatic-speech-recognition", "image-text-to-text", "text-to-speech", "text-generation"),
-}
-# Those that tests/unit/tasks/retrieval, test_ocr.py and test_music.py test.
-APART = {"retrieval", "optical-character-recognition", "audio-to-midi"}
-
 
 def made(argument: Any) -> Any:
     """Return an argument of a case; pictures and sounds are given by their size, and made here."""

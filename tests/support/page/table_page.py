@@ -18,7 +18,7 @@ BATCH = 12  # programs in one call: each call has to end within its time
 
 _FORCE = """
 from webpte.engine.ops.core import records
-from webpte.engine.ops.gemm import gemm
+from webpte.engine.ops.gemm.lib import gemm
 from webpte.engine.ops.int8 import int8
 
 records.unforced = gemm.choose_tile_config, int8.FULL, records.MAX_WORKGROUPS
@@ -30,7 +30,7 @@ records.MAX_WORKGROUPS = max_workgroups or records.MAX_WORKGROUPS
 
 _RESTORE = """
 from webpte.engine.ops.core import records
-from webpte.engine.ops.gemm import gemm
+from webpte.engine.ops.gemm.lib import gemm
 from webpte.engine.ops.int8 import int8
 
 gemm.choose_tile_config, int8.FULL, records.MAX_WORKGROUPS = records.unforced

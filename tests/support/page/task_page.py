@@ -9,7 +9,7 @@ import numpy as np
 
 from support.harness.task_cases import check, models_folder
 from support.page.page import encode, python
-from support.page.task_calls import calls_of, named_fields
+from support.tasks.calls import calls_of, named_fields
 from webpte_host.harness.browser import Harness
 
 _RUN = """

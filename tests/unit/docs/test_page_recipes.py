@@ -51,7 +51,6 @@ def test_the_skeleton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "views/_skeleton/` to `web/page/views/NAME/`" in DOCUMENT.read_text(encoding="utf-8")
     copied = tmp_path / "skeleton"
     shutil.copytree(ROOT / "web/page/views/_skeleton", copied)
-    assert (copied / "skeleton.css").is_file()
     assert (copied / "panel.py").read_text(encoding="utf-8").count("SKELETON:") >= 5
     monkeypatch.setattr(page.views, "__path__", [*page.views.__path__, str(tmp_path)])
     found = find_views()
@@ -61,7 +60,6 @@ def test_the_skeleton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         browser = FakeBrowser(GPU)
         app = App(browser, Engine(), found.views)
         await app.receive({"act": "hello"})
-        assert "skeleton" in browser.other["styles"]
         await open_sample(app)
         await app.receive({"act": "view", "name": "skeleton"})
         assert "Run the program first" in browser.html["view-skeleton"]

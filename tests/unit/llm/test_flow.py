@@ -30,9 +30,10 @@ LAYERS = (
     *("llm/decode/sampled_delegate.py", "llm/decode/step_batch.py"),
     *("llm/decode/combined_plan.py", "engine/run/delegate.py"),
 )
-MOST_FILES = 15  # for a token that also submits the steps of others
-MOST_WAITING = 13  # for a token whose step was submitted before
-MOST_SINGLE = 14  # for a token whose step is submitted and awaited
+# The device counts as one.
+MOST_FILES = 10  # for a token that also submits steps
+MOST_WAITING = 9  # for a token whose step was submitted before
+MOST_QUEUED = 7  # for a token that came with the one before
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +111,7 @@ def test_a_decoded_token_takes_few_files_and_no_call_goes_up(options: dict[str, 
         assert len(submitting) > 2
         for trace in waiting:
             assert len(trace.files) <= MOST_WAITING, sorted(trace.files)
+        assert sum(len(trace.files) <= MOST_QUEUED for trace in waiting) > len(waiting) / 2
         for trace in submitting:
             assert len(trace.files) <= MOST_FILES, sorted(trace.files)
             assert not {
@@ -136,6 +138,6 @@ def test_a_token_decoded_alone_takes_as_few_files() -> None:
         assert len(traces) > 8
         for trace in traces:
             assert trace.submits
-            assert len(trace.files) <= MOST_SINGLE, sorted(trace.files)
+            assert len(trace.files) <= MOST_FILES, sorted(trace.files)
 
     wait(run())

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pyodide_js
@@ -13,8 +10,8 @@ from js import URL, fetch
 from pyodide.code import run_js
 from pyodide.ffi import JsException
 
-from webpte.engine.browser.scripts import load_script, registered_script
-from webpte.errors import PackageError, TextError
+from webpte.engine.browser.scripts import registered_script
+from webpte.errors import PackageError
 
 # A CommonJS module is a function body. Evaluating it needs no address that the page's policy would
 # have to allow for scripts, and the text is checked first.
@@ -62,40 +59,3 @@ async def load_javascript_module(path: str, url: str, sha256: str) -> Any:
         else:
             return run_js(_COMMONJS)(text)
     raise PackageError("a JavaScript module could not be loaded; tried " + "; ".join(tried))
-
-
-class JavaScriptTokenizer:
-    """A tokenizer.json, read by `library`, the module `@huggingface/tokenizers`."""
-
-    def __init__(self, library: Any, text: str, config: Mapping[str, str], name: str) -> None:
-        self._name = name
-        with self._translated("does not take it"):
-            self._functions = load_script("browser/tokenizers.js")(
-                library, text, json.dumps(dict(config))
-            )
-
-    def encode(self, text: str, special: bool) -> list[int]:
-        with self._translated(f"cannot encode {text!r}"):
-            tokens: list[int] = json.loads(self._functions.encode(text, special))
-        return tokens
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        with self._translated(f"cannot decode {list(tokens)}"):
-            return str(self._functions.decode(json.dumps(list(tokens))))
-
-    def join(self, tokens: Sequence[str]) -> str:
-        with self._translated(f"cannot join {list(tokens)}"):
-            return str(self._functions.join(json.dumps(list(tokens))))
-
-    def places(self, text: str) -> None:
-        """Return None: the module does not report where tokens are in a text."""
-        return
-
-    @contextmanager
-    def _translated(self, problem: str) -> Iterator[None]:
-        """Raise JavaScript's exceptions as TextErrors."""
-        try:
-            yield
-        except JsException as error:
-            message = f"{self._name}: the module @huggingface/tokenizers {problem}: {error.message}"
-            raise TextError(message) from error

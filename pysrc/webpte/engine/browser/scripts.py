@@ -12,16 +12,16 @@ from typing import Any
 
 from pyodide.code import run_js
 
-_ENGINE = Path(__file__).parent.parent
+_PACKAGE = Path(__file__).parents[2]
 
 
 @cache
-def load_script(name: str) -> Any:
-    """Return the functions of an engine script by its path, "browser/files.js" for example."""
-    found = registered_script(name)
+def load_script(name: str, shelf: str = "engine") -> Any:
+    """Return the functions of a shelf's script by its path, "browser/files.js" for example."""
+    found = registered_script(f"{shelf}/{name}")
     if found is not None:
         return found
-    return run_js((_ENGINE / name).read_text(encoding="utf-8"))
+    return run_js((_PACKAGE / shelf / name).read_text(encoding="utf-8"))
 
 
 def registered_script(name: str) -> Any:

@@ -9,14 +9,18 @@ single submission.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from time import perf_counter
+from typing import Any, TypeVar
 
 from webpte.engine.files.download import Progress
-from webpte.errors import ClosedError, ExecutionError, GraphError, InputError, located
+from webpte.errors import ClosedError, ExecutionError, GraphError, InputError, told_at
+
+T = TypeVar("T")
 
 
 class Lifetime(AbstractContextManager[None]):
@@ -58,6 +62,21 @@ class Lifetime(AbstractContextManager[None]):
         if self._ended is not None:
             self.end(self._ended)
 
+    def lease_for(self, work: Awaitable[T]) -> asyncio.Future[T]:
+        """Hold a lease until `work` has ended, even if nobody awaits it or its caller is cancelled.
+
+        The work runs as a separate task, whose error asyncio does not log.
+        """
+        self.__enter__()
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._give_back)
+        return task
+
+    def _give_back(self, work: asyncio.Future[Any]) -> None:
+        self.__exit__()
+        if not work.cancelled():
+            work.exception()
+
     def end(self, why: str) -> None:
         """Refuse leases from now on, with `why` as the message; ending twice does nothing."""
         if self._ended is None:
@@ -79,6 +98,38 @@ class Clock:
         now = perf_counter()
         self.laps[stage] = (now - self._last) * 1000
         self._last = now
+
+
+class RunTimes:
+    """Times of a delegate's runs.
+
+    executions  the number of runs that were submitted
+    last_ms     milliseconds of the last run: prepare, submit, wait
+    ended       the time, by `perf_counter`, at which the last run ended
+    host_ms     milliseconds on the host since the start, by op name
+    """
+
+    def __init__(self) -> None:
+        self.executions = 0
+        self.last_ms: dict[str, float] = {}
+        self.ended = 0.0
+        self.host_ms: dict[str, float] = {}
+
+    def record_submission(self, started: float) -> None:
+        """Record a run whose submission began at `started`, and has just ended."""
+        self.executions += 1
+        self.last_ms["submit"] = (perf_counter() - started) * 1000
+
+    def record_end(self, waited_since: float) -> None:
+        """Record that a run has just ended."""
+        self.ended = perf_counter()
+        self.last_ms["wait"] = (self.ended - waited_since) * 1000
+
+    def record(self, started: float, submitted: float) -> None:
+        """Record a run that was submitted between these times, and has just ended."""
+        self.executions += 1
+        self.record_end(submitted)
+        self.last_ms["submit"] = (submitted - started) * 1000
 
 
 class CallContext(AbstractContextManager["CallContext"]):
@@ -185,20 +236,26 @@ class CallLog:
             yield
 
 
-def executing(method: str) -> AbstractContextManager[None]:
-    """Name the method in errors that are raised inside."""
-    return located_in_call(lambda message: f"method {method!r}: {message}")
+class CallPlace(AbstractContextManager[None]):
+    """Adds a place to errors that are raised inside, as `place` does to a message.
 
-
-def located_in_call(place: Callable[[str], str]) -> AbstractContextManager[None]:
-    """Add a location to errors that are raised inside, as `place` does to a message.
-
-    Errors about wrong inputs and closed programs need no location. A GraphError becomes an
+    Errors about wrong inputs and closed programs need no place. A GraphError becomes an
     ExecutionError: the file was fine when it was loaded, so the inputs of this call do not suit it.
     """
-    return located(
-        lambda error: place(str(error) or type(error).__name__),
-        ExecutionError,
-        converted=(GraphError,),
-        untouched=(InputError, ClosedError),
-    )
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: Callable[[str], str]) -> None:
+        self._place = place
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, InputError | ClosedError):
+            message = self._place(str(error) or type(error).__name__)
+            told = told_at(error, message, ExecutionError, foreign=GraphError)
+            if told is not error:
+                raise told from error
+
+
+def executing(method: str) -> CallPlace:
+    """Name the method in errors that are raised inside."""
+    return CallPlace(lambda message: f"method {method!r}: {message}")

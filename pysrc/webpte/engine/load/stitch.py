@@ -166,9 +166,10 @@ class _Stitcher:
         joined = run.join(self._needed(run))
         dynamic = any(isinstance(value, SymIntValue) for value in joined.graph.values)
         # With SymInts, live sizes before the first call can be smaller than the sizes in the file.
-        # Where the host sets SymInts, calls that cannot be lowered yet are lowered with that call.
-        known = dynamic and not host_sets_symints(joined.graph)
-        return None if known and not _lowers(joined.graph, self._device) else joined
+        # For others a try takes time and decides nothing: fixed sizes are in the file, and where
+        # the host sets SymInts, calls that cannot be lowered yet are lowered with that call.
+        doubtful = dynamic and not host_sets_symints(joined.graph)
+        return None if doubtful and not _lowers(joined.graph, self._device) else joined
 
     def _needed(self, run: _DelegateRun) -> set[int]:
         """Return the values of a run that something outside reads, or its next turn in a loop."""

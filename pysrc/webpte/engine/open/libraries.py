@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
-from typing import Protocol
+from typing import Any
 
 from webpte.engine.browser import IN_BROWSER
 from webpte.errors import PackageError
@@ -43,25 +44,15 @@ class JavaScriptModule:
     sha256: str
 
 
-class TextEngine(Protocol):
-    """Text to tokens and back; special tokens are treated like other tokens."""
+async def javascript_library(
+    module: JavaScriptModule, script: str, shelf: str
+) -> Callable[..., Any]:
+    """Load a module in the browser.
 
-    def encode(self, text: str, special: bool) -> list[int]: ...
-
-    def decode(self, tokens: Sequence[int]) -> str: ...
-
-    def join(self, tokens: Sequence[str]) -> str:
-        """Return the text of tokens, spelled as in the vocabulary."""
-
-    def places(self, text: str) -> Sequence[tuple[int, int, int | None]] | None:
-        """Return start, end and word of each token; None if the library does not know them."""
-
-
-async def javascript_tokenizer(
-    module: JavaScriptModule, text: str, config: Mapping[str, str], name: str
-) -> TextEngine:
-    """Load a tokenizer.json in the browser with the given Hugging Face module."""
-    from webpte.engine.browser.libraries import JavaScriptTokenizer, load_javascript_module
+    Returns the function that a script of a shelf of webpte is, with the module as first argument.
+    """
+    from webpte.engine.browser.libraries import load_javascript_module
+    from webpte.engine.browser.scripts import load_script
 
     library = await load_javascript_module(module.served, module.url, module.sha256)
-    return JavaScriptTokenizer(library, text, config, name)
+    return partial(load_script(script, shelf), library)

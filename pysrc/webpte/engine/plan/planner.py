@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from webpte.engine.format.vulkan import SymIntValue
@@ -23,23 +23,29 @@ from webpte.engine.ops.core.target import GPU, Target, Tunable
 from webpte.engine.ops.move.symint import SELECT_AS_SYMINT
 from webpte.engine.plan.memory_plan import MemoryPlan
 from webpte.engine.rewrite.dataflow import Dataflow
-from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, located
+from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, told_at
 
 
-def located_at(call: Call) -> AbstractContextManager[None]:
+@contextmanager
+def located_at(call: Call) -> Iterator[None]:
     """Name the call in errors that are raised inside; foreign exceptions become GraphErrors.
 
     Shape functions, lowerings and references only check for faults that valid files can have. An
     exception of Python or NumPy in such a function means that the file is broken.
     """
 
-    def locate(error: Exception) -> str:
+    try:
+        yield
+    except Exception as error:
+        message = str(error)
         if not isinstance(error, WebpteError):
-            return f"{call}: {type(error).__name__}: {error}"
-        named = any(str(each) in str(error) for each in (call, *call.parts))
-        return str(error) if named else f"{call}: {error}"
-
-    return located(locate, GraphError)
+            message = f"{call}: {type(error).__name__}: {error}"
+        elif not any(str(each) in message for each in (call, *call.parts)):
+            message = f"{call}: {error}"
+        told = told_at(error, message, GraphError)
+        if told is error:
+            raise
+        raise told from error
 
 
 def resize_outputs(op: OpDef, args: Args, live: LiveState) -> bool:

@@ -1,7 +1,7 @@
 """Kernels that find, take and write elements by index tensors or masks, and kernels that sort.
 
-A negative index counts from the end, except in embedding, gather and index_select, which refuse
-negative indices; an index out of range is an error.
+A negative index counts from the end in index, index_put, index_fill and take; all others refuse
+negative indices. An index out of range is an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from webpte.engine.portable.registry import INDICES, MOVED, OutSpec, register, register_op
 from webpte.engine.shapes import normalize_dim
-from webpte.errors import ExecutionError
+from webpte.errors import ExecutionError, IndexRangeError
 
 Array = np.ndarray
 
@@ -69,8 +69,15 @@ def grid_of(x: Array, dim: int, places: Array) -> Any:
     if places.ndim != x.ndim:
         raise ExecutionError(f"indices {list(places.shape)} do not fit a tensor {list(x.shape)}")
     grid: list[Array] = list(np.indices(places.shape, sparse=True))
-    grid[axis] = places
+    grid[axis] = not_negative(places)
     return tuple(grid)
+
+
+def not_negative(places: Array) -> Array:
+    """Return indices; raise IndexRangeError for a negative index."""
+    if places.size and places.min() < 0:
+        raise IndexRangeError(f"index {places.min()} is out of bounds: indices begin at 0")
+    return places
 
 
 def scatter(x: Array, dim: int, places: Array, source: Array | float) -> Array:
@@ -129,13 +136,17 @@ def along(x: Array, dim: int, places: Array) -> Any:
 
 def index_add(x: Array, dim: int, places: Array, source: Array, alpha: float) -> Array:
     result = np.atleast_1d(x).copy()
-    np.add.at(result, along(result, dim, places), np.atleast_1d(source * x.dtype.type(alpha)))
+    np.add.at(
+        result,
+        along(result, dim, not_negative(places)),
+        np.atleast_1d(source * x.dtype.type(alpha)),
+    )
     return result.reshape(x.shape)
 
 
 def index_copy(x: Array, dim: int, places: Array, source: Array) -> Array:
     result = np.atleast_1d(x).copy()
-    result[along(result, dim, places)] = np.atleast_1d(source)
+    result[along(result, dim, not_negative(places))] = np.atleast_1d(source)
     return result.reshape(x.shape)
 
 

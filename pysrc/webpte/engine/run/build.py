@@ -264,7 +264,7 @@ class Build:
                 if isinstance(delegate, GpuDelegate):
                     for (op, where), count in delegate.placements().items():
                         counts[op, where] += count
-                        host_ms[op, where] += delegate.host_ms.get(op, 0.0)
+                        host_ms[op, where] += delegate.times.host_ms.get(op, 0.0)
             rows += [
                 Placement(name, op, where, count, host_ms[op, where])
                 for (op, where), count in counts.items()

@@ -84,6 +84,7 @@ class GpuDelegate:
             *(lifetime, strict, MAX_PLANS),
         )
         self.queue = SubmissionQueue(graph, self.live, self.memory, device, lifetime)
+        self.times = self.queue.times
         self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))
         self.lock = asyncio.Lock()
         self._plain_turn = _DelegateTurn(self, None)
@@ -279,22 +280,7 @@ class GpuDelegate:
 
     @property
     def executions(self) -> int:
-        return self.queue.executions
-
-    @property
-    def last_ms(self) -> dict[str, float]:
-        """Milliseconds of the last run: prepare, submit, wait."""
-        return self.queue.last_ms
-
-    @property
-    def ended(self) -> float:
-        """The time, by `perf_counter`, at which the last run ended."""
-        return self.queue.ended
-
-    @property
-    def host_ms(self) -> dict[str, float]:
-        """Milliseconds spent on the host since the start, by op name."""
-        return self.queue.host_ms
+        return self.times.executions
 
     @property
     def host_ops(self) -> dict[str, int]:

@@ -10,14 +10,14 @@ import asyncio
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from webpte.engine.call.call import Lifetime, located_in_call
+from webpte.engine.call.call import CallPlace, Lifetime
 from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor, share_memory, upload, with_dtype
 from webpte.engine.call.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.engine.dtypes import DTYPES, DType
@@ -254,14 +254,14 @@ class Method:
             f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
         )
 
-    def _located(self, instruction: Instruction) -> AbstractContextManager[None]:
+    def _located(self, instruction: Instruction) -> CallPlace:
         """Name the method and the step in errors that are raised inside the block."""
 
         def place(message: str) -> str:
             step = self._failed_step(instruction, message)
             return f"method {self.info.name!r}, {step}: {message.removeprefix(f'{step}: ')}"
 
-        return located_in_call(place)
+        return CallPlace(place)
 
     def _failed_step(self, instruction: Instruction, message: str) -> str:
         """Return the name of the step that failed; a stitched delegate's error begins with it."""

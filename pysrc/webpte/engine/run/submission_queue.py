@@ -14,7 +14,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from webpte.engine.call.call import Lifetime, count_submission
+from webpte.engine.call.call import Lifetime, RunTimes, count_submission
 from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.engine.gpu.device import Device, GpuCopy, PlanRun
 from webpte.engine.graph.graph import Graph
@@ -72,9 +72,10 @@ class Submission:
         except BaseException:
             self.run.owned.destroy()
             raise
-        before = max(started, self.queue.ended)
-        self.queue.record_end(started)
-        self.queue.pace.measured(self.workgroups, (self.queue.ended - before) * 1000)
+        times = self.queue.times
+        before = max(started, times.ended)
+        times.record_end(started)
+        self.queue.pace.measured(self.workgroups, (times.ended - before) * 1000)
         owned, tensors = iter(self.run.owned.tensors), list[Any]()
         for output, placement in zip(segment.outputs, self.run.placements, strict=True):
             if placement is OutputPlacement.HOST:
@@ -107,10 +108,7 @@ class SubmissionQueue:
         # State that a slice has changed would have to be restored from copies, in twice the memory.
         self._may_divide = not Dataflow.of(graph).state
         self.pace = Pace()
-        self.executions = 0
-        self.last_ms: dict[str, float] = {}
-        self.ended = 0.0  # the time of the last run's end, by `perf_counter`
-        self.host_ms: dict[str, float] = {}  # milliseconds on the host, by op name
+        self.times = RunTimes()
 
     async def prepare(self, plan: DevicePlan, request: RunRequest, started: float) -> PreparedRun:
         """Pack the inputs and allocate the outputs with placement OWNED.
@@ -128,7 +126,7 @@ class SubmissionQueue:
         if OutputPlacement.OWNED in placements:
             outputs = plan.segments[-1].outputs
             owned = await OwnedOutputs.allocate(self._device, outputs, placements)
-        self.last_ms["prepare"] = (perf_counter() - started) * 1000
+        self.times.last_ms["prepare"] = (perf_counter() - started) * 1000
         return PreparedRun(plan, request, placements, owned, timings)
 
     def _placements(self, request: RunRequest) -> list[OutputPlacement]:
@@ -176,8 +174,7 @@ class SubmissionQueue:
         except BaseException:
             run.owned.destroy()
             raise
-        self.executions += 1
-        self.last_ms["submit"] = (perf_counter() - started) * 1000
+        self.times.record_submission(started)
         symints: Sequence[int] = ()
         if self._symint_outputs:
             symints = [self._live.symint(value_id) for value_id in self._symint_outputs]
@@ -266,17 +263,6 @@ class SubmissionQueue:
             next(numbers) if i in self._symint_outputs else next(each) for i in self._graph.outputs
         ]
 
-    def record_end(self, waited_since: float) -> None:
-        """Record that a run has just ended."""
-        self.ended = perf_counter()
-        self.last_ms["wait"] = (self.ended - waited_since) * 1000
-
-    def record_timing(self, started: float, submitted: float) -> None:
-        """Record a run that was submitted elsewhere, between these times, and has just ended."""
-        self.executions += 1
-        self.record_end(submitted)
-        self.last_ms["submit"] = (submitted - started) * 1000
-
     def _run_host_op(
         self, segment: Segment, result: bytes, following: Payload, timings: Timings | None
     ) -> None:
@@ -291,6 +277,6 @@ class SubmissionQueue:
                 following.fill(value_id, arrays[value_id], str(step.call))
         spent = (perf_counter() - started) * 1000
         name = step.call.kernel or step.op.name
-        self.host_ms[name] = self.host_ms.get(name, 0.0) + spent
+        self.times.host_ms[name] = self.times.host_ms.get(name, 0.0) + spent
         if timings is not None:
             timings.host(name, started, step.call.index)

@@ -25,7 +25,7 @@ from webpte.llm.constrain.deep_threads import in_deep_thread
 from webpte.llm.constrain.json_answer import JsonAnswer
 from webpte.llm.constrain.json_values import Schema
 from webpte.llm.text import Tokenizer
-from webpte.llm.text.engines import engine_errors
+from webpte.llm.text.tokenizer import engine_errors
 
 INSTALL = (
     "llguidance takes more and larger schemas: in CPython `pip install webpte[constraints]` has it"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +16,6 @@ import numpy as np
 
 from webpte.engine.call.call import count_submission
 from webpte.engine.call.gpu_tensor import DeviceTensor
-from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import GpuCopy, PlanRun
 from webpte.engine.ops.slots.slot_cache import KNOWN_BY_HISTORY, NO_SLOT, PLACE_WORDS
 from webpte.engine.plan.memory_plan import aligned
@@ -129,16 +127,13 @@ class GpuBatchedSteps:
     async def submit(self, rows: Sequence[BatchRow]) -> asyncio.Future[list[int]]:
         """Submit a step; the result are the sampled tokens, in the order of the rows."""
         body, packed = self.body, _Packed.of(rows, self.rows, self.slots)
-        with ExitStack() as leases:
-            leases.enter_context(body.lifetime.lease())
+        with body.lifetime.lease():
             async with body.turn():
                 batch = await self._filled(packed)
                 body.lifetime.check()
                 running = body.device.run(PlanRun(batch.handle, batch.payload))
                 count_submission()
-            # held until the step has run, even if its result is never awaited
-            held = leases.pop_all()
-        return detach(self._tokens(running, batch, held, len(packed.settings)))
+            return body.lifetime.lease_for(self._tokens(running, batch, len(packed.settings)))
 
     async def copy_prefix(self, source: int, target: int, count: int) -> None:
         """Copy the first `count` positions of a slot to another, after all submitted steps.
@@ -197,14 +192,11 @@ class GpuBatchedSteps:
             )
         return self.samplers[kind]
 
-    async def _tokens(
-        self, running: Awaitable[bytes], batch: StepBatch, held: ExitStack, count: int
-    ) -> list[int]:
-        with held:
-            data = await running
-            batch.check(data)
-            (tokens,) = batch.outputs(data)
-            return [int(token) for token in tokens.reshape(-1)[:count]]
+    async def _tokens(self, running: Awaitable[bytes], batch: StepBatch, count: int) -> list[int]:
+        data = await running
+        batch.check(data)
+        (tokens,) = batch.outputs(data)
+        return [int(token) for token in tokens.reshape(-1)[:count]]
 
     def close(self) -> None:
         """Free the memory on the device, once the steps under way have ended."""

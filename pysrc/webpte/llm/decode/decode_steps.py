@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
@@ -19,7 +18,6 @@ import numpy as np
 
 from webpte.engine.call.call import CallLog, count_submission, executing
 from webpte.engine.call.gpu_tensor import DeviceTensor
-from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.plan.position_range import PositionRange, position_range
@@ -140,10 +138,7 @@ class DecodeSteps:
             found = await self._submit(position, steps)
             if isinstance(found, str):
                 return found
-            # Held until the steps have run, even if their result is never awaited.
-            lease = ExitStack()
-            lease.enter_context(lifetime.lease())
-        return PendingSteps(found.steps, detach(self._held(found, lease)))
+            return PendingSteps(found.steps, lifetime.lease_for(self._tokens(found)))
 
     async def sample(self, position: int, allowed: np.ndarray | None = None) -> SampledToken | str:
         """Run a step, as the first of `submit`; return its token, or the reason why it cannot run.
@@ -175,13 +170,9 @@ class DecodeSteps:
             count_submission()
             return _Submitted(running, count, (started, perf_counter()))
 
-    async def _held(self, submitted: _Submitted, lease: ExitStack) -> list[SampledToken]:
-        with lease:
-            return await self._tokens(submitted)
-
     async def _tokens(self, submitted: _Submitted) -> list[SampledToken]:
         words = np.frombuffer(await submitted.running, WORD).reshape(submitted.steps, -1)
-        self._body.queue.record_timing(*submitted.times)
+        self._body.times.record(*submitted.times)
         return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
 
     async def _plan_batch(self, packed: PackedStep, count: int) -> StepBatch:

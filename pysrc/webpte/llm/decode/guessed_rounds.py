@@ -16,7 +16,6 @@ import numpy as np
 
 from webpte.engine.call.call import count_submission
 from webpte.engine.call.gpu_tensor import DeviceTensor
-from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.ops.sampling.next_round import accepted_of
 from webpte.engine.plan.shaders import ShaderLibrary
@@ -141,11 +140,11 @@ class GuessedRounds:
                 running = body.device.run(PlanRun(batch.handle, batch.payload))
                 count_submission()
                 submitted = perf_counter()
-            # held until the rounds have run, even if their result is never awaited
-            held = leases.pop_all()
-        outputs = parts.outputs
-        found = self._rounds(running, batch, outputs, held, (started, submitted))
-        return PendingRounds(rounds, detach(found))
+            running_rounds = self._rounds(running, batch, parts.outputs, (started, submitted))
+            found = body.lifetime.lease_for(running_rounds)
+            for lifetime in lifetimes - {body.lifetime}:
+                lifetime.lease_for(found)
+            return PendingRounds(rounds, found)
 
     async def _prepare(
         self, places: range, rounds: int, packers: Sequence[StepPacker]
@@ -227,15 +226,11 @@ class GuessedRounds:
         running: Awaitable[bytes],
         batch: RoundBatch,
         outputs: Sequence[DeviceTensor],
-        leases: ExitStack,
         times: tuple[float, float],
     ) -> list[Round]:
-        with leases:
-            data = await running
-            self._target.body.queue.record_timing(*times)
-            return [
-                self._round(data, number * batch.record, outputs) for number in range(batch.rounds)
-            ]
+        data = await running
+        self._target.body.times.record(*times)
+        return [self._round(data, number * batch.record, outputs) for number in range(batch.rounds)]
 
     def _round(self, data: bytes, at: int, outputs: Sequence[DeviceTensor]) -> Round:
         tokens = np.frombuffer(data, np.int32, self._count, at)

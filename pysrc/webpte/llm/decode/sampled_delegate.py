@@ -140,7 +140,7 @@ class SampledDelegate:
     async def _results(self, submitted: _SubmittedStep) -> list[np.ndarray]:
         data = await submitted.running
         submitted.batch.check(data)
-        self.body.queue.record_timing(submitted.started, submitted.submitted)
+        self.body.times.record(submitted.started, submitted.submitted)
         return submitted.batch.outputs(data)
 
     async def token_buffer(self) -> int:

@@ -15,10 +15,9 @@ from webpte.llm.text.load import load_tokenizer
 from webpte.llm.text.places import Place
 from webpte.llm.text.post_processor import Frame, FramePart
 from webpte.llm.text.sentences import Ranked, SentenceEncoder, encodes_sentences
-from webpte.llm.text.stream import TextStream
 from webpte.llm.text.template import ChatTemplate, Message
 from webpte.llm.text.tiktoken_file import LLAMA3_PATTERN, LLAMA3_SPECIAL
-from webpte.llm.text.tokenizer import Tokenizer, check_fits
+from webpte.llm.text.tokenizer import TextStream, Tokenizer, check_fits
 
 __all__ = [
     "LLAMA3_PATTERN",

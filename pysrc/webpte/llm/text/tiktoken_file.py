@@ -13,9 +13,8 @@ from typing import Any
 
 from webpte.engine.open.libraries import python_package
 from webpte.errors import TextError
-from webpte.llm.text.engines import check_vocabulary, engine_errors
 from webpte.llm.text.template import ChatTemplate
-from webpte.llm.text.tokenizer import Tokenizer, clean
+from webpte.llm.text.tokenizer import Tokenizer, check_vocabulary, clean, engine_errors
 
 LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

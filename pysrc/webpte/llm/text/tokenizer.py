@@ -1,22 +1,31 @@
-"""The tokenizer protocol: text to tokens and back, singly, in batches, and as a stream."""
+"""The tokenizer protocol: text to tokens and back, singly, in batches, and as a stream.
+
+Tokenizers read files of strangers by libraries that have no types of errors: guards around them are
+here, too.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 
 from webpte.engine.call.info import TensorInfo
-from webpte.errors import InputError, TextError, VocabularyError
+from webpte.errors import InputError, TextError, VocabularyError, WebpteError
 from webpte.llm.text.places import Place
 from webpte.llm.text.post_processor import Frame
-from webpte.llm.text.stream import TextStream
 from webpte.llm.text.template import ChatTemplate
 from webpte.program import Program
 
+MAX_TOKENS = 1 << 24  # some 60 times the largest vocabulary
+REPLACEMENT = "\ufffd"  # decoders write it for bytes that are not, or not yet, a character
+
 _MOST_LETTERS = 16  # longest token in most texts
+# Raised by Rust code that panics in CPython; it is not derived from Exception.
+_PANIC = "PanicException"
 
 
 class Tokenizer(Protocol):
@@ -167,3 +176,81 @@ def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forwar
 def clean(text: str) -> str:
     """Replace lone surrogates, which Python's strings can hold, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class TextStream:
+    """Decodes a stream of tokens; joined, the returned pieces are the text of all tokens.
+
+    A token may be a part of a character (byte-level BPE, sentencepiece's byte fallback), and its
+    text depends on the tokens before it (a space that begins a sentence is dropped). So a piece is
+    the difference between two texts: the last tokens without the new tokens, and with them.
+    `decode` decodes a few tokens at a time, as `Tokenizer.decode` does.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        # The context of the next tokens, whose text was returned, then new tokens; `_written`
+        # characters of the text of both were returned.
+        self._window: list[int] = []
+        self._before = 0
+        self._written = 0
+        self.is_whole = True  # whether every character has all of its bytes
+
+    def feed(self, *tokens: int) -> str:
+        """Add tokens; return the new text that is certain, or "".
+
+        The text never ends within a character. A U+FFFD at the end may still change, so it is held
+        back.
+        """
+        self._window += tokens
+        text = self._decode(self._window)
+        certain = text.rstrip(REPLACEMENT)
+        piece = certain[self._written :]
+        self._written = max(self._written, len(certain))
+        self.is_whole = len(certain) == len(text)
+        # Tokens without text are no context: the text after them depends on earlier tokens.
+        if self.is_whole and piece:
+            self._move_on()
+        return piece
+
+    def flush(self) -> str:
+        """Return the text that was held back, at the end."""
+        text = self._decode(self._window)
+        piece = text[self._written :]
+        self._window, self._before, self._written, self.is_whole = [], 0, 0, True
+        return piece
+
+    def _move_on(self) -> None:
+        """Keep only the tokens that were written just now, as the context of the next tokens."""
+        del self._window[: self._before]
+        self._before = len(self._window)
+        self._written = len(self._decode(self._window))
+
+
+@contextmanager
+def engine_errors(who: str, what: str) -> Iterator[None]:
+    """Turn any error of a library into a TextError: `who`, the activity, and the reason."""
+    try:
+        yield
+    except WebpteError:
+        raise
+    except Exception as error:  # the libraries have no error types
+        raise TextError(f"{who} {what}: {_reason(error)}") from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise TextError(f"{who} {what}: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def check_vocabulary(numbers: Iterable[Any], name: str) -> None:
+    """Raise TextError for numbers out of range: lists are allocated up to the largest number."""
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < MAX_TOKENS:
+            raise TextError(
+                f"{name}: {str(number)[:40]!r} is not the number of a token: those are integers "
+                f"from 0 to {MAX_TOKENS - 1:,}"
+            )

@@ -6,24 +6,19 @@ are neither cut nor padded, even if the file asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
 
 from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import parse_json
-from webpte.engine.open.libraries import (
-    JavaScriptModule,
-    TextEngine,
-    javascript_tokenizer,
-    python_package,
-)
+from webpte.engine.open.libraries import JavaScriptModule, javascript_library, python_package
 from webpte.errors import TextError
-from webpte.llm.text.engines import check_vocabulary, engine_errors
 from webpte.llm.text.places import Place, find_places
 from webpte.llm.text.post_processor import Frame, read_frame
 from webpte.llm.text.template import ChatTemplate
 from webpte.llm.text.token_bytes import json_pieces
-from webpte.llm.text.tokenizer import Tokenizer, clean
+from webpte.llm.text.tokenizer import Tokenizer, check_vocabulary, clean, engine_errors
 
 # The version in webpte_host/setup/runtime_lock.json.
 JAVASCRIPT = JavaScriptModule(
@@ -31,6 +26,20 @@ JAVASCRIPT = JavaScriptModule(
     "https://cdn.jsdelivr.net/npm/@huggingface/tokenizers@0.2.0/dist/tokenizers.min.cjs",
     "823659581561e4845b2f5b08b86d2289614dc2a392be35ae6b49a45e284966a6",
 )
+
+
+class TextEngine(Protocol):
+    """Text to tokens and back by a library; special tokens are treated like other tokens."""
+
+    def encode(self, text: str, special: bool) -> list[int]: ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Return the text of tokens, spelled as in the vocabulary."""
+
+    def places(self, text: str) -> Sequence[tuple[int, int, int | None]] | None:
+        """Return start, end and word of each token; None if the library does not know them."""
 
 
 class JsonTokenizer(Tokenizer):
@@ -94,8 +103,10 @@ async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTok
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise TextError(f"{name} is not a tokenizer.json: it has no `model`")
     _check(content, name)
+    engine: TextEngine
     if IN_BROWSER:
-        engine = await javascript_tokenizer(JAVASCRIPT, text, special, name)
+        make = await javascript_library(JAVASCRIPT, "text/tokenizers.js", shelf="llm")
+        engine = _JavaScriptEngine(make, text, special, name)
     else:
         engine = await _python_engine(text, name)
     return JsonTokenizer(content, engine, {**_own_special(content), **special})
@@ -203,3 +214,31 @@ async def _python_engine(text: str, name: str) -> TextEngine:
     tokenizers = await python_package("tokenizers", "text")
     with engine_errors(f"{name}: the package tokenizers", "does not take it"):
         return _PythonEngine(tokenizers.Tokenizer.from_str(text))
+
+
+class _JavaScriptEngine:
+    """The module @huggingface/tokenizers, in a page; `make` is the function in tokenizers.js."""
+
+    def __init__(
+        self, make: Callable[[str, str], Any], text: str, config: Mapping[str, str], name: str
+    ) -> None:
+        self._who = f"{name}: the module @huggingface/tokenizers"
+        with engine_errors(self._who, "does not take it"):
+            self._functions = make(text, json.dumps(dict(config)))
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        with engine_errors(self._who, f"cannot encode {text!r}"):
+            tokens: list[int] = json.loads(self._functions.encode(text, special))
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        with engine_errors(self._who, f"cannot decode {list(tokens)}"):
+            return str(self._functions.decode(json.dumps(list(tokens))))
+
+    def join(self, tokens: Sequence[str]) -> str:
+        with engine_errors(self._who, f"cannot join {list(tokens)}"):
+            return str(self._functions.join(json.dumps(list(tokens))))
+
+    def places(self, text: str) -> None:
+        """Return None: the module does not report where tokens are in a text."""
+        return

@@ -8,7 +8,7 @@ import numpy as np
 
 from support.cases.cases import Array
 from support.cases.live_cases import Const, LiveCase
-from support.cases.move.indexing_cases import indices
+from support.cases.move.indexing_cases import indices, rows
 from support.cases.row_cases import normal
 
 Dims = tuple[int, ...]
@@ -34,7 +34,7 @@ def scatter(
     op: str, dims: Dims, dim: int, at: Dims, more: int = 0, constant: bool = False
 ) -> LiveCase:
     size = (dims or (1,))[dim]
-    index = indices(size, at)
+    index = rows(size, at)
     source: Any = -2.5 if op == VALUE else normal(tuple(n + more for n in at), 3)
     args = (normal(dims), dim, Const(index) if constant else index, source)
     return LiveCase(op, [args], scattered(op), out="float32", exact=False, rtol=1e-6)
@@ -100,8 +100,8 @@ SCATTER_CASES = [
     LiveCase(
         ADD,
         [
-            (normal((rows, 5)), 0, indices(rows, (count, 5)), normal((count, 5), 3))
-            for rows, count in ((9, 40), (3, 7), (1, 1), (9, 40))
+            (normal((size, 5)), 0, rows(size, (count, 5)), normal((count, 5), 3))
+            for size, count in ((9, 40), (3, 7), (1, 1), (9, 40))
         ],
         scattered(ADD),
         out="float32",

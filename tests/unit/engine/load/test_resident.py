@@ -379,3 +379,36 @@ def test_looking_at_a_method_changes_nothing_and_a_new_device_starts_over() -> N
         assert (await program.forward(X))[0].tolist() == first
 
     wait(run())
+
+
+# Methods that something keeps from being a single graph
+
+
+@pytest.mark.parametrize(
+    ("others", "where"),
+    [((), "host"), (("product",), "gpu"), (("delegate",), "gpu"), (("product", "delegate"), "gpu")],
+)
+def test_a_buffer_of_light_kernels_alone_stays_on_the_host(
+    others: tuple[str, ...], where: str
+) -> None:
+    """total += x, while the host computes an output; a product or a delegate is worth it."""
+    dims = (4, 4)
+    m = method(dims)
+    total, new = buffer(m, "float32", *dims), m.tensor(dims)
+    m.kernel("aten::add.out", total, m.input(0), 1, new, new)
+    if "product" in others:
+        square = m.tensor(dims)
+        m.kernel("aten::mm.out", new, new, square, square)
+        new = square
+    write_back(m, total, new)
+    made = cumprod(m, m.input(0), dims)
+    m.outputs(neg(m, m.input(0), dims) if "delegate" in others else made, made)
+    x = np.eye(4, dtype=np.float32)
+
+    async def run() -> None:
+        program = await expect(m, [x], [x], submitted=int(where == "gpu"))
+        found = places(program)
+        assert found.pop("aten::cumprod.out") == "host"
+        assert set(found.values()) == {where}
+
+    wait(run())

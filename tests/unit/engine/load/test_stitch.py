@@ -28,6 +28,7 @@ from support.harness.samples import numbers, relu
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.load import stitch as stitching
 
 # What becomes one
 
@@ -227,6 +228,27 @@ def test_sizes_that_are_wrong_before_the_first_call_keep_delegates_apart() -> No
             await program.forward(ones(8))
 
     wait(run())
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_graphs_that_are_known_to_be_right_are_joined_without_a_try(
+    told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes are fixed, or follow from a number that the host gives."""
+    monkeypatch.setattr(stitching, "_lowers", lambda *_: False)
+    m = MethodWriter()
+    x, count, taken = m.tensor((4,)), m.tensor((1,), "int64"), m.tensor((4,), dynamic=told)
+    m.inputs(x, count)
+    g = GraphWriter()
+    source, given, n = g.tensor((4,)), g.tensor((1,), "int64"), g.symint(4) if told else g.int(4)
+    g.inputs(source, given)
+    if told:
+        g.op("et_vk.select_as_symint.default", given, g.int(0), g.int(0), n)
+    part = (source, g.int(0), g.int(0), n, g.int(1), g.tensor((4,)))
+    g.outputs(g.op("aten.slice_copy.Tensor", *part))
+    m.delegate(g, [x, count, taken])
+    m.outputs(neg(m, taken))
+    wait(expect(m, [X, np.array([4])]))
 
 
 # Constants and state

@@ -70,7 +70,7 @@ def test_only_what_is_new_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (y.shape, len(seen)) == ((shape,), looks)
             assert shape == 5 or device.interop_calls - before == 1
         assert delegate.executions == 5
-        assert set(delegate.last_ms) == {"prepare", "submit", "wait"}
+        assert set(delegate.times.last_ms) == {"prepare", "submit", "wait"}
         with pytest.raises(errors.ResizeError):
             await delegate.run(RunRequest([ones(9)]))
         assert (await delegate.run(RunRequest([ones(8)])))[0].shape == (8,)

@@ -13,7 +13,12 @@ from webpte.engine.dtypes import DTYPES
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.run.request import RunRequest
 from webpte.errors import WebpteError
-from webpte.llm.decode.sampler_graph import SamplerKind, argmax_graph, sample_graph
+from webpte.llm.decode.sampler_graph import (
+    SamplerKind,
+    argmax_graph,
+    sample_graph,
+    tokens_of_rows,
+)
 from webpte.llm.decode.sampling import SamplerSettings, Sampling
 
 ROWS = np.random.default_rng(0).normal(0, 2, (1, 4, 50)).astype(np.float32)
@@ -81,13 +86,13 @@ def test_a_token_for_each_row(
             if kind.penalized:
                 inputs.append(as_cache(history, kind.room))
             found = await delegate.run(RunRequest(inputs))
-            count = len(found) - (4 if top else 0)
-            tokens = np.concatenate([part.reshape(-1) for part in found[:count]])
+            sampled = tokens_of_rows(found, kind)
             wanted = [asked.on_host(ROWS[0, n], history[: first + n].tolist()) for n in range(4)]
-            assert tokens.tolist() == [one.token for one in wanted]
-            for part, one in zip(found[count:], wanted, strict=False):
-                assert one.words is not None
-                assert part.reshape(-1).tolist() == one.words.tolist()
+            assert [one.token for one in sampled] == [one.token for one in wanted]
+            for one, other in zip(sampled, wanted, strict=True):
+                assert (one.words is None) == (other.words is None) == (not top)
+                if one.words is not None and other.words is not None:
+                    assert one.words.tolist() == other.words.tolist()
 
     wait(run())
 

@@ -25,7 +25,7 @@ from support.harness.bounded import bounded
 from support.harness.texts import BYTES, FOLDER, KINDS, tokenizer_path
 from webpte.errors import SourceError, TextError, WebpteError
 from webpte.llm.text import ChatTemplate, Tokenizer, budget, load_tokenizer
-from webpte.llm.text.engines import MAX_TOKENS
+from webpte.llm.text.tokenizer import MAX_TOKENS
 
 MUTANTS = extent.count(50, 3000)  # of each tokenizer.json
 LINES = extent.count(150, 6000)

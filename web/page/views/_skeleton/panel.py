@@ -1,4 +1,9 @@
-"""The skeleton view: how often its button was pressed.  SKELETON: say what the view shows."""
+"""The skeleton view: how often its button was pressed.
+
+SKELETON: the text above says what the view shows. To make a view, copy this folder and fill in the
+places marked SKELETON; docs/inside/extending.md explains every part. The page does not show folders
+whose names begin with an underscore.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +57,7 @@ class SkeletonPanel(Panel):
 
 # SKELETON: without PROGRAM there is no tab; of the other needs, one that is not met is shown in
 # place of the panel. `follows` are the changes after which it is drawn again; `commands` are rows
-# of the palette; `style` loads skeleton.css, which has the view's name, too.
+# of the palette.
 VIEW = View(
     NAME,
     TITLE,
@@ -61,5 +66,4 @@ VIEW = View(
     needs=(PROGRAM, RUN),
     follows=(Change.SESSION, Change.METHOD, Change.RESULTS),
     commands=(Command("Press the button", "press"),),
-    style=True,
 )

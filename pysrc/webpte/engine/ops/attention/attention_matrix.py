@@ -3,9 +3,9 @@
 attention_split_f16   splits the cached keys and values into f16, in blocks of 32 keys
 attention_matrix      flash attention: logits and weighted values are products of matrices
 
-Numbers are split as in ops/gemm/subgroup_matrix.py: into two f16 with three products, or a single
-f16. Queries, keys, and columns of a block's values are scaled by powers of two; weights, which are
-at most 1, need no scale. Logits, softmax and sums over blocks are float32.
+Numbers are split as in ops/gemm/subgroup_matrix/tiles.py: into two f16 with three products, or a
+single f16. Queries, keys, and columns of a block's values are scaled by powers of two; weights,
+which are at most 1, need no scale. Logits, softmax and sums over blocks are float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from webpte.engine.ops.attention.attention_kernels import (
 )
 from webpte.engine.ops.core.records import Dispatch, ceil_div, fold_grid
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.subgroup_matrix import SHARED_BYTES
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import SHARED_BYTES
 
 KEYS, ROUND = (
     32,

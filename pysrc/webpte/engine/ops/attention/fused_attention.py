@@ -46,8 +46,8 @@ from webpte.engine.ops.gemm.fused_linear_q4 import (
 from webpte.engine.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.engine.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.engine.ops.gemm.joined_linears import joined_linears
-from webpte.engine.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.engine.ops.gemm.matmul import LINEAR
+from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_qkv
 from webpte.engine.ops.norm.fused_norm import NormedSum
 
 ATTENTION_BLOCK = "webpte.attention_block"

@@ -32,9 +32,9 @@ from webpte.engine.ops.core.args import Args
 from webpte.engine.ops.core.quads import WORKGROUP_SIZE, quad_count, quad_grid
 from webpte.engine.ops.core.records import Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.registry import register
-from webpte.engine.ops.gemm.epilogue import Epilogue
-from webpte.engine.ops.gemm.gemm import Gemm
 from webpte.engine.ops.gemm.gemm_small import SmallGemm, is_small
+from webpte.engine.ops.gemm.lib.epilogue import Epilogue
+from webpte.engine.ops.gemm.lib.gemm import Gemm
 from webpte.engine.shapes import Dims
 
 # Names for conv3d.py and the int8 convolutions.

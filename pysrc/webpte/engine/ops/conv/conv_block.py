@@ -9,8 +9,8 @@ from webpte.engine.ops.conv.conv_geometry import Convolution, Pair, read_call
 from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.quads import float_type
 from webpte.engine.ops.core.records import Binding
-from webpte.engine.ops.gemm.epilogue import Epilogue
-from webpte.engine.ops.gemm.gemm import Overrides
+from webpte.engine.ops.gemm.lib.epilogue import Epilogue
+from webpte.engine.ops.gemm.lib.gemm import Overrides
 
 Bounds = tuple[float, float]
 

@@ -10,7 +10,7 @@ from webpte.engine.ops.conv.conv_geometry import Convolution
 from webpte.engine.ops.conv.conv_window import ConvWindow
 from webpte.engine.ops.core.args import Args
 from webpte.engine.ops.core.records import ceil_div
-from webpte.engine.ops.gemm.gemm import Gemm
+from webpte.engine.ops.gemm.lib.gemm import Gemm
 
 
 @dataclass(frozen=True)

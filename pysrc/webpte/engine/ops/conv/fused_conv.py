@@ -29,7 +29,7 @@ from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.fused_call import Part, is_view, lower_parts, parts_of, register_fusion
 from webpte.engine.ops.core.records import Dispatch
 from webpte.engine.ops.elementwise import unary
-from webpte.engine.ops.gemm.epilogue import Epilogue
+from webpte.engine.ops.gemm.lib.epilogue import Epilogue
 from webpte.engine.ops.move import pad
 
 CONV_BLOCK = "webpte.conv_block"

@@ -35,7 +35,7 @@ class Target:
     software         a CPU rendering driver, which compiles large kernels for minutes
     storage_buffers  how many a kernel may bind; every GPU has 8
     shared_bytes     memory per workgroup; every GPU has 16 KB
-    subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
+    subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix/tiles.py)
     half_products    whether such GEMMs may multiply numbers rounded to f16
     binding_bytes    the most bytes that a kernel can bind per buffer
     adapter          how much work fills a GPU of this kind

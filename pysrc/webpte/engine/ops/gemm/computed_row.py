@@ -16,8 +16,8 @@ from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.fused_call import FusedStep, Part, is_view, lower_parts, single_steps
 from webpte.engine.ops.core.records import Dispatch
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import Gemm, GemmKernel
-from webpte.engine.ops.gemm.prologue import Prologue
+from webpte.engine.ops.gemm.lib.gemm import Gemm, GemmKernel
+from webpte.engine.ops.gemm.lib.prologue import Prologue
 from webpte.engine.ops.norm.fused_norm import (
     RMS_NORM,
     NormedSum,

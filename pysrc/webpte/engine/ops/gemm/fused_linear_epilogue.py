@@ -26,7 +26,6 @@ from webpte.engine.ops.core.quads import float_type
 from webpte.engine.ops.core.records import Dispatch, pack
 from webpte.engine.ops.elementwise import unary
 from webpte.engine.ops.elementwise.fused_elementwise import chain_dispatches
-from webpte.engine.ops.gemm.epilogue import Epilogue
 from webpte.engine.ops.gemm.fused_linear_q4 import (
     LINEAR_OF,
     are_alike,
@@ -38,10 +37,11 @@ from webpte.engine.ops.gemm.fused_linear_q4 import (
     multi_kernel,
     prologue_of,
 )
-from webpte.engine.ops.gemm.gemm import Gemm, skinny_dispatches
 from webpte.engine.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
+from webpte.engine.ops.gemm.lib.epilogue import Epilogue
+from webpte.engine.ops.gemm.lib.gemm import Gemm, skinny_dispatches
+from webpte.engine.ops.gemm.lib.prologue import is_centered, pack_prologue, quantizes_x
 from webpte.engine.ops.gemm.linear_q4 import gemm_of, lower_linear, weights_of
-from webpte.engine.ops.gemm.prologue import is_centered, pack_prologue, quantizes_x
 
 LINEAR_EPILOGUE = "webpte.linear_epilogue"
 ADD = "aten.add.Tensor"

@@ -30,8 +30,11 @@ from webpte.engine.ops.core.target import Target
 from webpte.engine.ops.elementwise import unary
 from webpte.engine.ops.elementwise.fused_elementwise import NAMES, chain_dispatches
 from webpte.engine.ops.gemm.computed_row import lower_with_row, row_kernel, takes_row, with_row
-from webpte.engine.ops.gemm.epilogue import adding
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.gemv_multi import lower_gemv_multi
+from webpte.engine.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
+from webpte.engine.ops.gemm.joined_linears import joined_linears
+from webpte.engine.ops.gemm.lib.epilogue import adding
+from webpte.engine.ops.gemm.lib.gemm import (
     Gemm,
     GemmKernel,
     SkinnyConfig,
@@ -40,22 +43,8 @@ from webpte.engine.ops.gemm.gemm import (
     is_skinny,
     skinny_dispatches,
 )
-from webpte.engine.ops.gemm.gemv_multi import lower_gemv_multi
-from webpte.engine.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
-from webpte.engine.ops.gemm.joined_linears import joined_linears
-from webpte.engine.ops.gemm.linear_q4 import (
-    LINEARS,
-    LinearQ4,
-    gemm_of,
-    lower_linear,
-    normed_kernel,
-    twice_type,
-    weights_of,
-)
-from webpte.engine.ops.gemm.linear_q4_subgroup_matrix import matrix_gated
-from webpte.engine.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, lower_matmul
-from webpte.engine.ops.gemm.packed_weights import PackedWeights
-from webpte.engine.ops.gemm.prologue import (
+from webpte.engine.ops.gemm.lib.packed_weights import PackedWeights
+from webpte.engine.ops.gemm.lib.prologue import (
     NORMED_THREADS,
     Prologue,
     gain_of,
@@ -65,8 +54,19 @@ from webpte.engine.ops.gemm.prologue import (
     prologue_types,
     quantizes_x,
 )
+from webpte.engine.ops.gemm.linear_q4 import (
+    LINEARS,
+    LinearQ4,
+    gemm_of,
+    lower_linear,
+    normed_kernel,
+    twice_type,
+    weights_of,
+)
+from webpte.engine.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, lower_matmul
 from webpte.engine.ops.gemm.skinny_config import batch_config, is_batch
-from webpte.engine.ops.gemm.subgroup_matrix import takes_matrices
+from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_gated
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import takes_matrices
 from webpte.engine.ops.norm.fused_norm import LAYER_NORM, RMS_NORM, NormedSum
 from webpte.engine.ops.quant.choose_qparams import CHOOSE, MAPPINGS
 

@@ -13,8 +13,8 @@ from webpte.engine.ops.core.args import Args
 from webpte.engine.ops.core.fused_call import Part, lower_parts, parts_of, register_fusion
 from webpte.engine.ops.core.records import Dispatch, fold_grid, pack
 from webpte.engine.ops.elementwise import unary
-from webpte.engine.ops.gemm.epilogue import Epilogue
 from webpte.engine.ops.gemm.gemm_small import choose_small_tile
+from webpte.engine.ops.gemm.lib.epilogue import Epilogue
 from webpte.engine.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, small_gemm_of
 
 GEMM_EPILOGUE = "webpte.gemm_epilogue"

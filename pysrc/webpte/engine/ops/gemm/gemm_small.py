@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.row_reduction import power_of_two
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.epilogue import Epilogue
-from webpte.engine.ops.gemm.gemm import Gemm, Types
+from webpte.engine.ops.gemm.lib.epilogue import Epilogue
+from webpte.engine.ops.gemm.lib.gemm import Gemm, Types
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,14 @@ from dataclasses import replace
 from webpte.engine.ops.core.args import Args
 from webpte.engine.ops.core.quads import float_type
 from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, pack
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.lib.gemm import (
     Gemm,
     GemmKernel,
     choose_skinny_config,
     is_skinny,
     skinny_dispatches,
 )
-from webpte.engine.ops.gemm.matmul import linear_operands
-from webpte.engine.ops.gemm.prologue import (
+from webpte.engine.ops.gemm.lib.prologue import (
     NORMED_THREADS,
     Prologue,
     gain_of,
@@ -28,6 +27,7 @@ from webpte.engine.ops.gemm.prologue import (
     prologue_overrides,
     prologue_types,
 )
+from webpte.engine.ops.gemm.matmul import linear_operands
 
 MOST = 3  # matrices at once
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, fold_grid
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import Gemm, GemmKernel, Types
-from webpte.engine.ops.gemm.packed_weights import BYTES, PackedWeights
+from webpte.engine.ops.gemm.lib.gemm import Gemm, GemmKernel, Types
+from webpte.engine.ops.gemm.lib.packed_weights import BYTES, PackedWeights
 
 PARTIALS, SCALAR_PARTIALS, QUAD_BYTES = 8, 32, 16  # also in the shader
 MOST_STAGED_BYTES = 8192

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webpte.engine.ops.core.args import Args, TensorArg
-from webpte.engine.ops.gemm.gemm import Gemm, is_skinny
+from webpte.engine.ops.gemm.lib.gemm import Gemm, is_skinny
 from webpte.engine.ops.gemm.linear_q4 import LinearQ4, gemm_of, kernel_of, row_params, weights_of
-from webpte.engine.ops.gemm.linear_q4_subgroup_matrix import (
+from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import (
     MOST_WEIGHTS,
     STORAGE_BUFFERS,
     JoinedLinears,
 )
-from webpte.engine.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS, takes_matrices
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import MATRIX_TILE_CONFIGS, takes_matrices
 
 WIDEST = max(tiling.columns for tiling in MATRIX_TILE_CONFIGS)
 

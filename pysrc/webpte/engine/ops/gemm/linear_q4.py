@@ -23,7 +23,8 @@ from webpte.engine.ops.core.quads import WORKGROUP_SIZE, float_type
 from webpte.engine.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.registry import register
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
+from webpte.engine.ops.gemm.lib.gemm import (
     Gemm,
     GemmKernel,
     Overrides,
@@ -35,9 +36,7 @@ from webpte.engine.ops.gemm.gemm import (
     skinny_dispatches,
     tile_dispatches,
 )
-from webpte.engine.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
-from webpte.engine.ops.gemm.linear_q4_subgroup_matrix import matrix_linear
-from webpte.engine.ops.gemm.packed_weights import (
+from webpte.engine.ops.gemm.lib.packed_weights import (
     BYTES,
     HIGH_FIRST,
     LOW_FIRST,
@@ -48,7 +47,7 @@ from webpte.engine.ops.gemm.packed_weights import (
     per_row,
     unpacked,
 )
-from webpte.engine.ops.gemm.prologue import (
+from webpte.engine.ops.gemm.lib.prologue import (
     NORMED_THREADS,
     Prologue,
     gain_of,
@@ -58,7 +57,8 @@ from webpte.engine.ops.gemm.prologue import (
     quantizes_x,
 )
 from webpte.engine.ops.gemm.skinny_config import skinny_config, suits_batch
-from webpte.engine.ops.gemm.subgroup_matrix import takes_matrices
+from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_linear
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import takes_matrices
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import GraphError
 

@@ -20,8 +20,9 @@ from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.quads import float_type
 from webpte.engine.ops.core.records import Dispatch, ceil_div, pack
 from webpte.engine.ops.core.registry import register
-from webpte.engine.ops.gemm.epilogue import Epilogue, adding
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.gemm_small import SmallGemm, is_small
+from webpte.engine.ops.gemm.lib.epilogue import Epilogue, adding
+from webpte.engine.ops.gemm.lib.gemm import (
     MAX_SKINNY_ROWS,
     Gemm,
     GemmKernel,
@@ -31,8 +32,7 @@ from webpte.engine.ops.gemm.gemm import (
     skinny_dispatches,
     tile_dispatches,
 )
-from webpte.engine.ops.gemm.gemm_small import SmallGemm, is_small
-from webpte.engine.ops.gemm.matmul_subgroup_matrix import matrix_matmul, takes_matmul
+from webpte.engine.ops.gemm.subgroup_matrix.matmul import matrix_matmul, takes_matmul
 from webpte.engine.shapes import Dims, broadcast, broadcast_strides, numel
 from webpte.errors import GraphError, UnsupportedError
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from webpte.engine.ops.core.records import ceil_div
 from webpte.engine.ops.core.row_reduction import power_of_two
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.gemv_q4 import MANY_ROWS
+from webpte.engine.ops.gemm.lib.gemm import (
     BATCH_ROWS,
     MAX_SKINNY_ROWS,
     ROWS_AT_ONCE,
@@ -21,9 +22,8 @@ from webpte.engine.ops.gemm.gemm import (
     is_skinny,
     rows_at_once,
 )
-from webpte.engine.ops.gemm.gemv_q4 import MANY_ROWS
-from webpte.engine.ops.gemm.packed_weights import PackedWeights
-from webpte.engine.ops.gemm.subgroup_matrix import takes_matrices
+from webpte.engine.ops.gemm.lib.packed_weights import PackedWeights
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import takes_matrices
 
 MAX_BATCH_ROWS = 32
 # Threads that fill a GPU of 132 cores, limits of slices and lanes, sizes of workgroups by the room

@@ -9,7 +9,8 @@
 Elsewhere `out` is `self`. Of several values for the same place the last stays. Each output element
 searches all indices that could name it, in order: no two threads write to one place, and sums are
 the same every time. This is more work than writing, so large calls run on the host. Indices are
-treated as in indexing.py.
+treated as in indexing.py. Negative indices of index_put count from the end; the other operators
+refuse them, as PyTorch does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.quads import WORKGROUP_SIZE, float_type
 from webpte.engine.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.registry import register
-from webpte.engine.ops.move.indexing import MAX_INDICES, check_indices, kept_dims
+from webpte.engine.ops.move.indexing import MAX_INDICES, check_indices, kept_dims, refuse_negative
 from webpte.engine.shapes import (
     Dims,
     broadcast,
@@ -68,6 +69,7 @@ class Scatter:
     search: Callable[[Args], Search]
     numpy: Callable[[Args], Array]
     adds: Callable[[Args], bool] = lambda args: False
+    wraps: bool = False  # whether negative indices count from the end
 
 
 def along_dim(args: Args, valued: bool = False) -> Search:
@@ -185,6 +187,7 @@ SCATTERS = (
         by_tensors,
         run_by_tensors,
         adds=lambda args: args.flag("accumulate"),
+        wraps=True,
     ),
 )
 
@@ -215,7 +218,7 @@ def lower_scatter(op: Scatter, args: Args) -> list[Dispatch]:
     if not all(tensor.dtype.is_float for tensor in tensors):
         raise UnsupportedError(f"{args.call}: its kernel takes and returns floats only")
     absent = MAX_INDICES - len(search.indices)
-    flag = args.index_flag(*search.indices)
+    flag = args.index_flag(*search.indices, wraps=op.wraps)
     return [
         Dispatch(
             kernel="scatter",
@@ -240,12 +243,15 @@ def lower_scatter(op: Scatter, args: Args) -> list[Dispatch]:
                 ("ADDS", int(op.adds(args))),
                 ("HAS_SOURCE", int(search.source is not None)),
                 ("INDICES", len(search.indices)),
+                *(() if op.wraps else (("WRAPS", False),)),
             ),
         )
     ]
 
 
 def run_scatter(op: Scatter, args: Args) -> Array:
+    if not op.wraps:
+        refuse_negative(args, args.array("index"))
     try:
         return op.numpy(args)
     except IndexError as error:

@@ -49,7 +49,7 @@ def lower_unique(args: Args) -> list[Dispatch]:
         raise UnsupportedError(f"{args.call}: its kernel takes and returns floats only")
     if out.numel == 0 or index.numel == 0:
         return lower_copy(args)
-    flag = args.index_flag((index, x.dims[-1]))
+    flag = args.index_flag((index, x.dims[-1]), wraps=False)
     return [
         *lower_copy(args),
         Dispatch(
@@ -58,6 +58,7 @@ def lower_unique(args: Args) -> list[Dispatch]:
             params=pack("3Ii", index.numel, index.dims[-1], flag.number, x.dims[-1]),
             grid=fold_grid(ceil_div(index.numel, WORKGROUP_SIZE)),
             types=(("FLOAT", float_type(args, x, source, out)),),
+            overrides=(("WRAPS", False),),
         ),
     ]
 

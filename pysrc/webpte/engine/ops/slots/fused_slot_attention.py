@@ -30,10 +30,10 @@ from webpte.engine.ops.gemm.fused_linear_q4 import (
 from webpte.engine.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.engine.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.engine.ops.gemm.joined_linears import joined_linears
+from webpte.engine.ops.gemm.lib.prologue import Prologue
 from webpte.engine.ops.gemm.linear_q4 import LinearQ4
-from webpte.engine.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.engine.ops.gemm.matmul import LINEAR
-from webpte.engine.ops.gemm.prologue import Prologue
+from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_qkv
 from webpte.engine.ops.norm.fused_norm import RMS_NORM
 from webpte.engine.ops.slots.slot_attention import fits_split, read_slots
 

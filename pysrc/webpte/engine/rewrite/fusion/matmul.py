@@ -6,7 +6,7 @@ from webpte.engine.graph.graph import Call, Tensor
 from webpte.engine.ops.elementwise.fused_elementwise import NAMES
 from webpte.engine.ops.elementwise.unary import ACTIVATIONS
 from webpte.engine.ops.gemm.fused_matmul import GEMM_EPILOGUE, GEMM_QKV, QKV
-from webpte.engine.ops.gemm.gemm import MAX_SKINNY_ROWS
+from webpte.engine.ops.gemm.lib.gemm import MAX_SKINNY_ROWS
 from webpte.engine.ops.gemm.matmul import LINEAR
 from webpte.engine.rewrite.fusion.engine import Calls, Match
 from webpte.engine.shapes import numel

@@ -13,7 +13,7 @@ from support.graphs.graphs import make_planner, read_graph
 from webpte.engine.ops.attention import attention_kernels, attention_matrix
 from webpte.engine.ops.core.records import Dispatch, Scratch
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.subgroup_matrix import SHARED_BYTES
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import SHARED_BYTES
 from webpte.engine.plan.shaders import shader_folder
 
 Array = np.ndarray

@@ -13,8 +13,8 @@ from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.ops.core.adapter_classes import CLASSES, LARGE, UNKNOWN
 from webpte.engine.ops.core.records import Dispatch
 from webpte.engine.ops.core.target import GPU, Target
-from webpte.engine.ops.gemm.gemm import Gemm, config_label, tuned_tile_config
 from webpte.engine.ops.gemm.gemm_small import default_small_tile
+from webpte.engine.ops.gemm.lib.gemm import Gemm, config_label, tuned_tile_config
 
 H200 = DeviceInfo("webgpu", "nvidia", "hopper", "NVIDIA H200")
 MANY_BYTES = {"maxBufferSize": 2 << 30}

@@ -6,7 +6,7 @@ import pytest
 
 from webpte.engine.ops.core.records import Dispatch, Scratch
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import Gemm, GemmKernel, tile_dispatches
+from webpte.engine.ops.gemm.lib.gemm import Gemm, GemmKernel, tile_dispatches
 
 GEMM = Gemm(32, 64, 8192)  # few outputs and a long sum
 WHOLE = 4 * 32 * 64  # bytes of one part

@@ -14,8 +14,8 @@ from support.graphs.graphs import build_graph, make_planner
 from support.write.pte_writer import GraphWriter
 from webpte.engine.ops.core.records import Dispatch
 from webpte.engine.ops.core.target import Target, Tunable
-from webpte.engine.ops.gemm.gemm import Gemm
-from webpte.engine.ops.gemm.subgroup_matrix import (
+from webpte.engine.ops.gemm.lib.gemm import Gemm
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import (
     MATRIX_TILE_CONFIGS,
     SHARED_BYTES,
     choose_whole_tile_config,

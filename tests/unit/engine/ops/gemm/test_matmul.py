@@ -13,7 +13,7 @@ from support.cases.row_cases import normal, write_given
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
 from support.write.pte_writer import GraphWriter
 from webpte.engine.ops.core.records import Dispatch, Scratch
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.lib.gemm import (
     MAX_SKINNY_ROWS,
     TILE_CONFIGS,
     Gemm,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import Gemm
+from webpte.engine.ops.gemm.lib.gemm import Gemm
 from webpte.engine.ops.gemm.skinny_config import batch_config
 
 SIZES = [(2048, 2048), (2048, 8192), (8192, 2048), (128256, 2048), (24, 64), (1, 32)]

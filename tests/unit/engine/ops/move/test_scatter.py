@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import LiveCase, check_reference, lowered
+from support.cases.live_cases import LiveCase, check_reference, dispatch_of, lowered
 from support.cases.move.scatter_cases import ADD, PUT, SRC, VALUE, scattered
+from support.cases.move.scatter_unique_cases import OP as UNIQUE
 from support.cases.row_cases import normal
-from webpte.errors import ExecutionError, GraphError
+from webpte.errors import ExecutionError, GraphError, IndexRangeError
 
 
 def test_the_last_of_several_values_stays() -> None:
@@ -44,6 +45,22 @@ X, AT = normal((5, 7)), np.zeros((5, 7), np.int32)
 def test_refuses(case: LiveCase, message: str) -> None:
     with pytest.raises((GraphError, ExecutionError), match=message):
         lowered(case)
+
+
+@pytest.mark.parametrize("op", [SRC, VALUE, ADD, UNIQUE])
+def test_negative_indices_are_refused_as_in_pytorch(op: str) -> None:
+    source: Any = 1.0 if op == VALUE else X[:, :1]
+    at = np.array([[0], [-1], [2], [3], [4]], np.int32)
+    with pytest.raises(IndexRangeError, match="index -1 is out of bounds"):
+        check_reference(call(op, X, 1, at, source))
+    dispatches = lowered(call(op, X, 1, at, source))[0].dispatches()
+    (kernel,) = (one for one in dispatches if one.kernel.startswith("scatter"))
+    assert dict(kernel.overrides)["WRAPS"] is False
+
+
+def test_negative_indices_of_index_put_count_from_the_end() -> None:
+    put = call(PUT, X, [np.array([-1], np.int32)], X[0], False)
+    assert "WRAPS" not in dict(dispatch_of(put).overrides)
 
 
 @pytest.mark.parametrize("outside", [5, -6])

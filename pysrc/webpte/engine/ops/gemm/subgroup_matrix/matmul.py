@@ -1,4 +1,4 @@
-"""Linear layers of floats with subgroup matrices: see subgroup_matrix.py.
+"""Linear layers of floats with subgroup matrices: see tiles.py.
 
 matmul_split_f16         splits the rows of A [m, k] and of B [n, k] into f16, with exponents
 matmul_subgroup_matrix   the GEMM
@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from webpte.engine.ops.core.records import Dispatch, fold_grid
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import Gemm, GemmKernel
-from webpte.engine.ops.gemm.subgroup_matrix import (
+from webpte.engine.ops.gemm.lib.gemm import Gemm, GemmKernel
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import (
     exponents_memory,
     f16_parts,
     matrix_dispatches,

@@ -1,4 +1,4 @@
-"""Linear layers with weights of 4 or 8 bits and subgroup matrices: see subgroup_matrix.py.
+"""Linear layers with weights of 4 or 8 bits and subgroup matrices: see tiles.py.
 
 linear_q4_split_f16         splits the rows of x into f16, with exponents of rows and columns
 linear_q4_subgroup_matrix   the GEMM, which unpacks weights to f16 as it loads them
@@ -15,7 +15,7 @@ from webpte.engine.ops.core.args import TensorArg
 from webpte.engine.ops.core.quads import WORKGROUP_SIZE
 from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.lib.gemm import (
     Gemm,
     GemmKernel,
     Overrides,
@@ -23,8 +23,8 @@ from webpte.engine.ops.gemm.gemm import (
     split_k_scratch,
     tiled_dispatch,
 )
-from webpte.engine.ops.gemm.packed_weights import BYTES, PackedWeights
-from webpte.engine.ops.gemm.subgroup_matrix import (
+from webpte.engine.ops.gemm.lib.packed_weights import BYTES, PackedWeights
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import (
     MatrixConfig,
     exponents_memory,
     f16_parts,
@@ -34,10 +34,10 @@ from webpte.engine.ops.gemm.subgroup_matrix import (
     with_parts,
 )
 
-COLUMNS = 8  # per workgroup of wgsl/gemm/experimental/linear_q4_split_f16.wgsl
+COLUMNS = 8  # per workgroup of wgsl/gemm/subgroup_matrix/linear_q4_split_f16.wgsl
 MULTI = "linear_q4_multi_matrix"
 MOST_WEIGHTS = 3
-STORAGE_BUFFERS = 9  # buffers in wgsl/gemm/experimental/linear_q4_multi_matrix.wgsl
+STORAGE_BUFFERS = 9  # buffers in wgsl/gemm/subgroup_matrix/linear_q4_multi_matrix.wgsl
 NOWHERE = 0xFFFFFFFF  # first column of absent weights
 
 # Codes of 4 bits are up to 8, codes of 8 bits up to 128: a code times a scale below 2 to this power

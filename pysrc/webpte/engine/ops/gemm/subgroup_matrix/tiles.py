@@ -1,6 +1,6 @@
 """GEMMs of many rows with subgroup matrices, in tiles: wgsl/lib/matrix/subgroup_matrix_tile.wgsl.
 
-    out[row, column] = sum over k of A[row, k] * B[k, column], as in gemm.py
+    out[row, column] = sum over k of A[row, k] * B[k, column], as in lib/gemm.py
 
 A GPU multiplies f16 matrices many times as fast as f32 ones, and accumulates in f32. So a number is
 split into the sum of two f16, after its row of A or column of B was divided by the power of two
@@ -30,7 +30,7 @@ from webpte.engine.ops.core.adapter_classes import LARGE, AdapterClass
 from webpte.engine.ops.core.records import Dispatch, Scratch, ceil_div
 from webpte.engine.ops.core.row_reduction import power_of_two
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemm import (
+from webpte.engine.ops.gemm.lib.gemm import (
     Gemm,
     GemmKernel,
     Types,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from webpte.engine.ops.core.args import TensorArg
 from webpte.engine.ops.core.records import pack
-from webpte.engine.ops.gemm.gemm import Overrides, Types
+from webpte.engine.ops.gemm.lib.gemm import Overrides, Types
 from webpte.engine.ops.norm.fused_norm import NormedSum
 
 # Threads per workgroup that normalizes: sums and squares of 4 rows fit into 16 KB, which all GPUs

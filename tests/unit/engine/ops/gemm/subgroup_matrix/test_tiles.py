@@ -17,13 +17,13 @@ from support.cases.row_cases import RowCase, normal
 from support.graphs.graphs import make_planner, read_graph
 from webpte.engine.ops.core.records import Dispatch, Scratch
 from webpte.engine.ops.core.target import GPU, Target, Tunable
-from webpte.engine.ops.gemm import (
-    linear_q4_subgroup_matrix,
-    matmul_subgroup_matrix,
-    subgroup_matrix,
-)
-from webpte.engine.ops.gemm.gemm import Gemm
+from webpte.engine.ops.gemm.lib.gemm import Gemm
 from webpte.engine.ops.gemm.subgroup_matrix import (
+    linear_q4,
+    matmul,
+    tiles,
+)
+from webpte.engine.ops.gemm.subgroup_matrix.tiles import (
     MATRIX_TILE_CONFIGS,
     SHARED_BYTES,
     choose_matrix_tile_config,
@@ -66,7 +66,7 @@ def test_linear_layers_of_floats() -> None:
         assert kernels(case, GPU) == ["matmul"]
     assert kernels(linear((127, 37), 133, None), MATRICES) == ["matmul"]
     assert kernels(mm(131, 133, 37), MATRICES) == ["matmul"]  # B is [k, n]
-    with patch.object(matmul_subgroup_matrix, "MOST_BYTES", 1 << 15):
+    with patch.object(matmul, "MOST_BYTES", 1 << 15):
         assert kernels(MATMUL_CASES[0], MATRICES) == ["matmul"]
 
 
@@ -141,11 +141,11 @@ def test_memory_that_kernels_share() -> None:
 @pytest.mark.parametrize(
     ("value", "file", "pattern"),
     [
-        (subgroup_matrix.K_FILL, "lib/matrix/subgroup_matrix_tile.wgsl", r"const K_FILL = (\d+)u;"),
-        (subgroup_matrix.K_FILL, "lib/matrix/split_f16.wgsl", r"const K_FILL = (\d+)u;"),
+        (tiles.K_FILL, "lib/matrix/subgroup_matrix_tile.wgsl", r"const K_FILL = (\d+)u;"),
+        (tiles.K_FILL, "lib/matrix/split_f16.wgsl", r"const K_FILL = (\d+)u;"),
         (
-            linear_q4_subgroup_matrix.COLUMNS,
-            "gemm/experimental/linear_q4_split_f16.wgsl",
+            linear_q4.COLUMNS,
+            "gemm/subgroup_matrix/linear_q4_split_f16.wgsl",
             r"const COLUMNS = (\d+)u;",
         ),
     ],
@@ -185,7 +185,7 @@ def by_matrices(
 ) -> Array:
     """x @ weights.T, 16 k at a time; `scales` are the largest of each row of weights."""
     high, low, rows = split(x, np.abs(x).max(axis=1), 14)
-    w_high, w_low, columns = split(weights, scales, linear_q4_subgroup_matrix.SCALE_POWER)
+    w_high, w_low, columns = split(weights, scales, linear_q4.SCALE_POWER)
     sums = np.zeros((len(x), len(weights)), np.float32)
     for k in range(0, x.shape[1], 16):
         step = slice(k, k + 16)
@@ -264,10 +264,10 @@ def test_tuned_configs_are_those_of_the_products() -> None:
 def test_parts_of_k_are_whole_steps() -> None:
     """No step of 32 reaches into the next part of k."""
     config = MATRIX_TILE_CONFIGS[2], 3
-    with patch.object(subgroup_matrix, "choose_matrix_tile_config", lambda *_: config):
+    with patch.object(tiles, "choose_matrix_tile_config", lambda *_: config):
         multiply = lowered(q4gsw((40, 400), 8, 16), MATRICES)[1]
     parts, length = np.frombuffer(multiply.params, np.uint32, 2, 24)
-    assert length % subgroup_matrix.K_FILL == 0
+    assert length % tiles.K_FILL == 0
     assert (parts - 1) * length < 400 <= parts * length
 
 

@@ -1,5 +1,5 @@
-// The JavaScript half of the tokenizer in engine/browser/libraries.py. Texts and lists of tokens cross as
-// strings, so that Python holds no JavaScript objects.
+// The JavaScript half of tokenizer_json.py. Texts and lists of tokens cross as strings, so that Python
+// holds no JavaScript objects.
 //
 // Evaluates to open(library, text, config): the module @huggingface/tokenizers, and two JSON texts.
 

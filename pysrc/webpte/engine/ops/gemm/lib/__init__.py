@@ -1,0 +1,1 @@
+"""Parts that GEMM kernels share: the counterparts of wgsl/lib/gemm."""

@@ -1,0 +1,1 @@
+"""GEMMs of many rows by subgroup matrices: tiles.py has their arithmetic."""
