@@ -122,15 +122,15 @@ class ChosenProgram:
             raise
         return file
 
-    async def read_sibling(self, name: str, keep: bool = False) -> bytes | None:
+    async def read_sibling(self, name: str) -> bytes | None:
         """Read a file that belongs to the program; None if there is none."""
         path = self.variant.beside.get(name)
-        return None if path is None else await self.repository.read(path, keep)
+        return None if path is None else await self.repository.read(path)
 
-    async def tokenizer(self, keep: bool = False) -> tuple[bytes, str]:
+    async def tokenizer(self) -> tuple[bytes, str]:
         """Read the tokenizer; return its name, too."""
         for name in _TOKENIZERS:
-            if (data := await self.read_sibling(name, keep)) is not None:
+            if (data := await self.read_sibling(name)) is not None:
                 return data, name
         raise RepositoryError(f"{self} has no tokenizer: give its path, or another tokenizer")
 
@@ -156,12 +156,15 @@ async def list_variants(repository: Repository) -> list[Variant]:
     return []
 
 
-async def choose(source: str | Path | HubName, half: bool = True) -> ChosenProgram:
+async def choose(
+    source: str | Path | HubName, keep: bool = False, half: bool = True
+) -> ChosenProgram:
     """Choose a program of a repository, by its name or folder.
 
+    keep  whether small files are kept in the browser's library
     half  whether the device has 16-bit floats: files of 32 bits come last, otherwise those of 16
     """
-    repository, below = await open_repository(source)
+    repository, below = await open_repository(source, keep)
     return choose_among(repository, below, await list_variants(repository), half)
 
 
@@ -198,11 +201,13 @@ def _is_part(one: Variant, best: Variant) -> bool:
     return kinds[0] == kinds[1] and stems[0] != stems[1]
 
 
-async def open_repository(source: str | Path | HubName) -> tuple[Repository, str]:
+async def open_repository(
+    source: str | Path | HubName, keep: bool = False
+) -> tuple[Repository, str]:
     """List a repository by its name or folder; return the path in it that is named, too."""
     name = parse_name(source) if isinstance(source, str) and is_hub(source) else source
     if isinstance(name, HubName):
-        return await list_hub(name), name.path
+        return await list_hub(name, keep), name.path
     if IN_BROWSER:
         raise RepositoryError(f"{source} cannot be listed: name it as hf:OWNER/NAME")
     if not Path(name).is_dir():

@@ -27,13 +27,14 @@ async def open_program_files(
     has_half  tells whether the device has 16-bit floats, which chooses among files of the Hub
     """
     files = [] if into is None else into
+    keep = bool(fetch.get("keep"))
     if is_hub(source):
-        source = await choose(source, await has_half() if has_half is not None else True)
+        source = await choose(source, keep, await has_half() if has_half is not None else True)
     if isinstance(source, ChosenProgram):
         for part in source.parts:
             files.append(await source.open(part, **fetch))
     elif is_manifest(source):
-        manifest = await open_manifest(source, bool(fetch.get("keep")))
+        manifest = await open_manifest(source, keep)
         for part in (manifest.program, *manifest.data):
             files.append(await open_part(source, part, **fetch))
     else:

@@ -143,7 +143,7 @@ async def find_program(
     if isinstance(source, ChosenProgram):
         return source
     if is_hub(source):
-        return await choose(source)
+        return await choose(source, keep)
     path = str(source).partition("?")[0].partition("#")[0]
     if path.lower().endswith((".json", ".pte")):
         return source

@@ -28,11 +28,13 @@ class Repository:
 
     root  the address or folder that has them
     hub   the name; None for a folder of this machine
+    keep  whether small files that are read are kept in the browser's library
     """
 
     files: Mapping[str, RepositoryFile]
     root: str | Path
     hub: HubName | None = None
+    keep: bool = False
 
     def __str__(self) -> str:
         return str(self.hub or self.root)
@@ -50,15 +52,15 @@ class Repository:
 
         return await open_cached(self.hub, path, file, fetch.get("progress"))
 
-    async def read(self, path: str, keep: bool = False) -> bytes:
+    async def read(self, path: str) -> bytes:
         """Read a small file."""
-        with keeping(keep) as files:
-            files.append(await self.open(path, keep=keep))
+        with keeping(self.keep) as files:
+            files.append(await self.open(path, keep=self.keep))
             data: bytes = await files[0].read(0, files[0].size)
         return data
 
 
-async def list_hub(name: HubName) -> Repository:
+async def list_hub(name: HubName, keep: bool = False) -> Repository:
     """List the files of a repository, with sizes and hashes.
 
     If the server cannot be reached, the list has the files that were kept.
@@ -73,7 +75,7 @@ async def list_hub(name: HubName) -> Repository:
             kept = await _kept(own)
             if not kept:
                 raise RepositoryError(f"{own} cannot be listed: {error}") from error
-            return Repository(kept, own.root, own)
+            return Repository(kept, own.root, own, keep)
         if status != 200:
             raise _refused(own, status, headers.get("x-error-code", ""))
         files.update(_files_of(body, f"the list of {own}"))
@@ -87,7 +89,7 @@ async def list_hub(name: HubName) -> Repository:
         from webpte.engine.open.hub_cache import keep_list
 
         keep_list(own, files)
-    return Repository(files, own.root, own)
+    return Repository(files, own.root, own, keep)
 
 
 async def _get(address: str) -> tuple[int, Mapping[str, str], bytes]:

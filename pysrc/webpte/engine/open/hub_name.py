@@ -83,7 +83,7 @@ def name_of_address(address: str) -> HubName | None:
     if not address.startswith(f"{endpoint()}/"):
         return None
     found = _PLACE.fullmatch(urlsplit(address).path.removeprefix(urlsplit(endpoint()).path))
-    if found is None or found[1] in _NOT_OWNERS:
+    if found is None or found[1] in _NOT_OWNERS or found[2].endswith((".pte", ".json")):
         return None
     path, revision = unquote(found[4] or "")[1:], unquote(found[3] or MAIN)
     is_name = is_path(path or "a") and is_path(revision)

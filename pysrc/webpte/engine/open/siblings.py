@@ -23,7 +23,7 @@ class HasSiblings(Protocol):
     @property
     def path(self) -> str: ...
 
-    async def read_sibling(self, name: str, keep: bool = False) -> bytes | None: ...
+    async def read_sibling(self, name: str) -> bytes | None: ...
 
 
 async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
@@ -71,7 +71,7 @@ def names_beside(program: str | Path | HasSiblings, *files: str) -> list[str]:
 async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:
     """Read a file in the same folder; None if it is missing, or the source has no folder."""
     if isinstance(source, HasSiblings):
-        return await source.read_sibling(name, keep)
+        return await source.read_sibling(name)
     kept = getattr(source, "address", "")  # of the library, where this file is, too
     source = kept or source
     if not isinstance(source, Path | str):

@@ -40,7 +40,7 @@ async def load_tokenizer(
     pattern, special_tokens   for a tiktoken file other than Llama 3's
     keep      in the browser: keep files that come from URLs in `webpte.library`, as `webpte.load`
     """
-    source = await choose(source) if is_hub(source) else source
+    source = await choose(source, keep) if is_hub(source) else source
     settings = await _settings(source, config, keep)
     special = _special(settings)
     if template is None:
@@ -102,7 +102,7 @@ async def _read(source: Any, keep: bool) -> tuple[bytes, str]:
     if isinstance(source, Mapping):
         return json.dumps(source).encode(), "tokenizer.json"
     if isinstance(source, ChosenProgram):
-        return await source.tokenizer(keep)
+        return await source.tokenizer()
     return await read_file(source, keep)
 
 
