@@ -28,6 +28,8 @@ from webpte.errors import (
 from webpte.hub import layouts
 from webpte.llm import Chat
 from webpte_host.base.layout import ROOT
+from webpte_host.commands.bench import main as bench
+from webpte_serve.api.load_models import open_model as open_of_text
 from webpte_serve.openai import open_model
 
 SAMPLES = ROOT / "web" / "samples"
@@ -412,3 +414,19 @@ def test_paths_outside_of_a_repository_are_left_out(
 def test_folders_are_read_as_bytes() -> None:
     """The imitation serves files as they are."""
     assert files_of(models_folder() / "music").keys() == {"model.pte"}
+
+
+def test_the_api_serves_a_name(site: HubSite) -> None:
+    async def work() -> None:
+        for text, name in ((OFFICIAL, "Stories-ExecuTorch-WebGPU"), (f"mine={MANSION}", "mine")):
+            model = await open_of_text(text, "numpy", 4, 1)
+            assert model.name == name
+            model.program.close()
+
+    run(work())
+
+
+def test_the_bench_takes_a_name(site: HubSite, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench(["hf:a/b", "--prefill", "8", "--draft", "c.pte"])
+    assert "take a file" in capsys.readouterr().err
