@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_hex
@@ -283,6 +284,8 @@ def receive(event: JsProxy) -> None:
     message = event.data.to_py()
     if message.get("act") == "hello":
         browser.base = message["base"]
+        if message.get("hub"):  # another server than huggingface.co
+            os.environ["HF_ENDPOINT"] = str(message["hub"])
     if message.get("act") == "heard":
         browser.take_heard(message)
     else:

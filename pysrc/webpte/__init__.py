@@ -38,7 +38,7 @@ from webpte.loading import load
 from webpte.program import Program
 
 if TYPE_CHECKING:
-    from webpte import llm, tasks, training
+    from webpte import hub, llm, tasks, training
     from webpte.engine.open import library
     from webpte.inspection import report
     from webpte.llm import text
@@ -63,7 +63,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         **{name.removeprefix("webpte."): f"{place}:" for name, place in _SHORT_NAMES.items()},
-        **{name: f"webpte.{name}:" for name in ("llm", "tasks", "training")},
+        **{name: f"webpte.{name}:" for name in ("hub", "llm", "tasks", "training")},
         "Lora": "webpte.llm.lora.switch",
         "LoraRoom": "webpte.llm.lora.slots",
     },
@@ -91,6 +91,7 @@ __all__ = [
     "WebpteError",
     "errors",
     "forecast",
+    "hub",
     "inspect",
     "library",
     "llm",

@@ -36,6 +36,9 @@ WebpteError
 │   ├── FileChangedError        the file changed on its server while it was being read
 │   ├── DigestError             its SHA-256 differs from its manifest's; has both
 │   ├── ManifestError           a manifest is not valid
+│   ├── RepositoryError         a repository does not exist, or has no program that runs here
+│   │   ├── RepositoryNameError        a name is not hf:OWNER/NAME[/PATH][@REVISION]
+│   │   └── RepositoryAccessError      a repository is gated or private
 │   └── DocumentError           a document is broken, encrypted, too large, or has no text
 └── ClosedError                 the program was closed, or the GPU tensor destroyed
 """
@@ -229,6 +232,18 @@ class DigestError(SourceError):
 
 class ManifestError(SourceError):
     """A manifest is not valid."""
+
+
+class RepositoryError(SourceError):
+    """A repository of the Hub does not exist, or has no program that runs here."""
+
+
+class RepositoryNameError(RepositoryError):
+    """A name is not hf:OWNER/NAME[/PATH][@REVISION]."""
+
+
+class RepositoryAccessError(RepositoryError):
+    """A repository is gated or private, and nothing allows its files to be read."""
 
 
 class DocumentError(SourceError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,11 @@ from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.devices import NAMES, SHARED, kind_of, shared_device
 from webpte.engine.load.program_file import Prepare, read_contents
 from webpte.engine.load.supported import check_supported
-from webpte.engine.open.manifest_files import is_manifest, open_manifest, open_part
-from webpte.engine.open.open_source import keeping, open_source
+from webpte.engine.open.hub_name import is_hub
+from webpte.engine.open.open_source import keeping
 from webpte.engine.run.build import Build
-from webpte.errors import DeviceError
+from webpte.errors import DeviceError, WebpteError
+from webpte.hub.program_files import open_program_files
 from webpte.inspection.forecast import forecast_contents
 from webpte.inspection.report.forecast import MemoryForecast
 from webpte.program import Program
@@ -41,7 +45,8 @@ async def load(
     """Open a `.pte`, or the program in a `.bpte`, and make it ready to run.
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
-              A path or URL of a `.json` is a manifest: its files are opened and checked
+              A path or URL of a `.json` is a manifest: its files are opened and checked. Of
+              "hf:OWNER/NAME" in the Hugging Face Hub the file that suits is fetched, see `hub`
     device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/use/native.md; of
               several "native:1", by index, name or PCI id), "numpy" (the references, anywhere), or
               a Device to share
@@ -70,15 +75,8 @@ async def load(
     opening = None if shared is None else detach(shared_device(shared))
     with keeping(keep) as files:
         fetch: dict[str, Any] = {"progress": progress, "keep": keep, "download": download}
-        if is_manifest(source):
-            manifest = await open_manifest(source, keep)
-            for part in (manifest.program, *manifest.data):
-                files.append(await open_part(source, part, **fetch))
-            files[0].name = name or files[0].name
-        else:
-            files.append(await open_source(source, name=name, **fetch))
-        for file in data:
-            files.append(await open_source(file, **fetch))
+        half = partial(_has_half, opening, device)
+        await open_program_files(source, data, name=name, into=files, has_half=half, **fetch)
         clock.lap("fetch")
         contents = await read_contents(files[0], files[1:], optional)
         if prepare is not None:
@@ -98,5 +96,13 @@ async def load(
         build = await Build.create(contents, device, strict, progress, chosen)
         clock.lap("build")
     program = Program(contents, build, clock, strict, shared)
-    program.origin = str(source) if isinstance(source, str | Path) else ""
+    is_file = isinstance(source, str | Path) and not is_hub(source)
+    program.origin = str(source) if is_file else ""
     return program
+
+
+async def _has_half(opening: Future[Device] | None, device: str | Device) -> bool:
+    """Return whether a device has 16-bit floats; True if it is not known."""
+    with contextlib.suppress(WebpteError):  # raised once there is something to run
+        device = await opening if opening is not None else device
+    return isinstance(device, str) or device.info.has_f16

@@ -41,7 +41,7 @@ ORDER = (
     *("engine.format", "engine.graph", "engine.xnnpack"),
     *("engine.ops", "engine.portable", "engine.rewrite", "engine.plan"),
     *("engine.browser", "engine.gpu", "engine.open", "engine.call", "engine.load", "engine.run"),
-    *("inspection", "program", "loading", "llm", "tasks", "training", "webpte"),
+    *("hub", "inspection", "program", "loading", "llm", "tasks", "training", "webpte"),
 )
 # Each package of pysrc, and those that it may import.
 PACKAGES: dict[str, set[str]] = {
@@ -57,6 +57,7 @@ BROWSER_ONLY = {
     "webpte.engine.gpu.webgpu.device",
     "webpte.engine.gpu.webgpu.pending_requests",
     "webpte.engine.browser.files",
+    "webpte.engine.browser.hub_api",
     "webpte.engine.browser.cached_file",
     "webpte.engine.browser.opfs_cache",
     "webpte.engine.browser.settings_store",
@@ -65,6 +66,7 @@ BROWSER_ONLY = {
 }
 MAY_IMPORT_LATE = {
     "webpte.engine.gpu.tuning_cache",
+    "webpte.engine.open.hub",
     "webpte.engine.open.library",
     "webpte.engine.open.open_source",
     "webpte.engine.gpu.devices",

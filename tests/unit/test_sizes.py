@@ -14,11 +14,11 @@ from webpte_host.base.layout import ROOT
 # Lines of Python of a shelf. A change that needs more removes as much elsewhere, or raises the
 # number here and gives the reason in its commit.
 BUDGET = {
-    "pysrc/webpte/engine": 41_000,
+    "pysrc/webpte/engine": 45_000,  # with XNNPACK's delegates and numbers, and bfloat16
     "pysrc/webpte/llm": 14_500,
     "pysrc/webpte/tasks": 9_500,  # with the forms of tasks, which were the page's
     "web/page": 27_000,
-    "tests": 113_000,  # bfloat16, and operators of older exporters
+    "tests": 117_500,  # XNNPACK, bfloat16, operators of older exporters, repositories by name
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

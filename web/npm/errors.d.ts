@@ -44,6 +44,9 @@ export class SourceError extends WebpteError {}
 export class FileChangedError extends SourceError {}
 export class DigestError extends SourceError {}
 export class ManifestError extends SourceError {}
+export class RepositoryError extends SourceError {}
+export class RepositoryNameError extends RepositoryError {}
+export class RepositoryAccessError extends RepositoryError {}
 export class DocumentError extends SourceError {}
 export class ClosedError extends WebpteError {}
 export class RequestError extends InputError {}

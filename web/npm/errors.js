@@ -82,6 +82,9 @@ export const FileChangedError = define("FileChangedError", SourceError, AGAIN);
 export const DigestError = define("DigestError", SourceError,
   `${AGAIN} If the hashes differ again, write the manifest again.`);
 export const ManifestError = define("ManifestError", SourceError);
+export const RepositoryError = define("RepositoryError", SourceError);
+export const RepositoryNameError = define("RepositoryNameError", RepositoryError);
+export const RepositoryAccessError = define("RepositoryAccessError", RepositoryError);
 export const DocumentError = define("DocumentError", SourceError);
 export const ClosedError = define("ClosedError", WebpteError, AGAIN);
 export const RequestError = define("RequestError", InputError, "error.details.param names the parameter.");

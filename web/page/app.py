@@ -27,6 +27,7 @@ from page.sections.inputs.controller import ASSIGNING, InputController
 from page.sections.library.controller import LibraryController
 from page.sections.listen.controller import ListenController
 from page.sections.open.controller import OpenController
+from page.sections.open.dropped_folder import read_folder
 from page.sections.open.file_section import draw_file
 from page.sections.outputs.controller import OutputController
 from page.sections.run.controller import RunController
@@ -165,6 +166,9 @@ class App:
     async def on_open_file(self, message: Message) -> None:
         """Open files that were chosen or dropped: a program, its `.ptd` files, inputs, labels,
         files of views."""
+        if message.get("paths"):
+            await self._opening.open(await read_folder(self._state, message))
+            return
         files, accepted = list(message["files"]), dict[Panel, list[Any]]()
         task, beside = await read_dropped(self._state.browser, files, is_media_file)
         files = [file for file in files if file not in beside.values()]

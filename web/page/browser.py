@@ -36,6 +36,7 @@ class Source:
     kv_cache: str | None = None  # "f16" or "int8", where someone chose it
     task: str = ""  # of `webpte.tasks`, as its manifest or card says; a card may describe it
     beside: Mapping[str, Any] = field(default_factory=dict)  # files dropped with it, by name
+    places: Mapping[str, str] = field(default_factory=dict)  # addresses of a repository's, by name
 
     @property
     def key(self) -> str:

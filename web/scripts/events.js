@@ -6,6 +6,7 @@ import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } 
 import { keepAwake, watchVisibility } from "./awake.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
+import { droppedFiles } from "./dropped.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
 import { answerListening, watchListening } from "./listen.js";
 import { paint, watchPads } from "./pad.js";
@@ -216,7 +217,7 @@ const connect = (_, worker) => {
     send = (message) => worker.postMessage(message);
     const opens = Boolean(linked.model || linked.url);
     send({
-      act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards,
+      act: "hello", base: document.baseURI, hub: document.querySelector("meta[name=hf-endpoint]").content, narrow: innerWidth < 1000, cards,
       agent: navigator.userAgent, hash: location.hash,
       stored: store.readAll(), tab: tabStore.readAll(), linked: opens,
     });
@@ -386,14 +387,14 @@ addEventListener("dragover", (event) => {
   mark(target(event));
 });
 addEventListener("dragleave", (event) => { if (!event.relatedTarget) unmark(); });
-addEventListener("drop", (event) => {
+addEventListener("drop", async (event) => {
   if (!carriesFiles(event)) return;
   event.preventDefault();
   unmark();
-  const files = [...event.dataTransfer.files];
+  const { files, paths } = await droppedFiles(event.dataTransfer);
   const at = target(event);
   // A program dropped onto an input card is still opened, and several files are matched by Python.
-  const here = at && files.length === 1 && !/\.pt[ed]$/i.test(files[0].name);
+  const here = at && !paths && files.length === 1 && !/\.pt[ed]$/i.test(files[0].name);
   const wanted = here ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
-  act({ dataset: wanted }, { files });
+  act({ dataset: wanted }, { files, ...(paths && { paths }) });
 });

@@ -18,7 +18,6 @@ from webpte.engine.gpu.devices import SHARED, kind_of, shared_device
 from webpte.engine.graph.graph import Graph
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.load.program_file import Contents, Prepare, read_contents
-from webpte.engine.open.open_source import open_source
 from webpte.engine.ops.core.records import Scratch
 from webpte.engine.plan.binding_limits import check_bindable, check_scratch
 from webpte.engine.plan.memory_plan import aligned
@@ -27,6 +26,7 @@ from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.run.prepared_graph import PreparedGraph, prepare_graph
 from webpte.engine.run.shared_weights import ConstantKey, shareable
 from webpte.errors import OutOfMemoryError, WebpteError
+from webpte.hub.program_files import open_program_files
 from webpte.inspection.report.forecast import MemoryForecast
 
 # Bytes in the host's memory while weights are uploaded: ranges of 32 MB, three at a time, in a
@@ -51,8 +51,8 @@ async def forecast(
     device    the device to run on, by name, as a Device, or as the info of a device
     budget    the most bytes that it may take, for example `report.PHONE_BUDGET`
     """
-    files = [await open_source(file) for file in data]
-    contents = await read_contents(await open_source(source, name=name), files, optional)
+    program, *files = await open_program_files(source, data, name=name)
+    contents = await read_contents(program, files, optional)
     if prepare is not None:
         contents = prepare(contents)
     chosen = options or Options()

@@ -7,7 +7,7 @@ from typing import Any
 
 from webpte.engine.call.info import MethodInfo
 from webpte.engine.load.program_file import read_contents
-from webpte.engine.open.open_source import open_source
+from webpte.hub.program_files import open_program_files
 
 
 async def inspect(
@@ -21,6 +21,6 @@ async def inspect(
 
     The arguments are as for `load`.
     """
-    files = [await open_source(file) for file in data]
-    contents = await read_contents(await open_source(source, name=name), files, optional)
+    program, *files = await open_program_files(source, data, name=name)
+    contents = await read_contents(program, files, optional)
     return {name: method.info for name, method in contents.methods.items()}

@@ -21,7 +21,8 @@ from typing import Any
 
 from webpte.errors import InputError
 from webpte.program import Program
-from webpte.tasks.files import bind_files, open_files
+from webpte.tasks.detect import detect
+from webpte.tasks.files import bind_files, find_program, open_files
 from webpte.tasks.task import TASKS, Task
 
 __all__ = ["Task", "bind", "find", "names", "open"]
@@ -40,16 +41,20 @@ def names() -> list[str]:
     return sorted(_table())
 
 
-async def open(task: str, source: str | Path, **loading: Any) -> Task:
+async def open(task: str | Path, source: str | Path | None = None, **loading: Any) -> Task:
     """Open a model for a task.
 
-    task     one of `names()`
+    task     one of `names()`; without it, `tasks.open(source)`, the model's files say what it does
     source   the folder of the model, its manifest or its program: a path, in the browser a URL;
-             or the output name given to `serve.py export`
+             or the output name given to `serve.py export`; or hf:OWNER/NAME[/PATH][@REVISION]
     loading  arguments of `webpte.load`: device, keep, progress, ...
     """
-    made = find(task)
-    files = await open_files(task, source, made.needed, made.wanted, **loading)
+    given: Any = source
+    if given is None:
+        given = await find_program(task, bool(loading.get("keep")))
+        task = await detect(given, names())
+    made = find(str(task))
+    files = await open_files(made.name, given, made.needed, made.wanted, **loading)
     try:
         return made(files)
     except BaseException:

@@ -9,8 +9,10 @@ from typing import Any
 
 from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import Table, parse_table
+from webpte.engine.open.hub_name import is_hub
 from webpte.engine.open.siblings import names_beside, read_sibling
 from webpte.errors import InputError, SourceError
+from webpte.hub.layouts import ChosenProgram, choose
 from webpte.llm.open_program import open_program
 from webpte.llm.text import Tokenizer, load_tokenizer
 from webpte.program import Program
@@ -18,6 +20,7 @@ from webpte.program import Program
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
 GENERATION = "generation_config.json"
+MANIFEST = "manifest.json"  # of ExecuTorch's WebGPU collection
 # Files that open a folder, the first that exists: by `serve.py export --task`, by `serve.py models
 # add`, and a program without a manifest.
 _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
@@ -51,16 +54,20 @@ class ModelFiles:
 
 
 async def open_files(
-    task: str, source: str | Path, needed: Sequence[str], wanted: Sequence[str], **loading: Any
+    task: str,
+    source: str | Path | ChosenProgram,
+    needed: Sequence[str],
+    wanted: Sequence[str],
+    **loading: Any,
 ) -> ModelFiles:
-    """Open a model by its folder, manifest or program (a path, or in the browser a URL).
+    """Open a model by its folder, manifest or program (a path, in the browser a URL, or hf:...).
 
     needed   names of required files; next to NAME.pte, NAME.tokenizer.json comes before
              tokenizer.json
     wanted   names of optional files
     loading  arguments of `webpte.load`
     """
-    if not isinstance(source, str | Path) or not str(source):
+    if not isinstance(source, str | Path | ChosenProgram) or not str(source):
         raise InputError(
             f"{task} is opened by the folder of a model (a path, in the browser a URL), "
             f"not by a {type(source).__name__}"
@@ -124,12 +131,19 @@ def _text(data: bytes, name: str) -> str:
         raise InputError(f"{name} is not a text in UTF-8: {error}") from error
 
 
-async def find_program(source: str | Path, keep: bool = False, advice: str = "") -> str | Path:
+async def find_program(
+    source: str | Path | ChosenProgram, keep: bool = False, advice: str = ""
+) -> str | Path | ChosenProgram:
     """Return the path or address of a model's manifest or program, from that path or its folder.
 
-    source  may also be the output name of `serve.py export`: out/chat for out/chat.pte
+    source  may also be the output name of `serve.py export`: out/chat for out/chat.pte; or a name
+            in the Hub, or a folder that is laid out as there
     advice  advice in the error if there is no program
     """
+    if isinstance(source, ChosenProgram):
+        return source
+    if is_hub(source):
+        return await choose(source, keep)
     path = str(source).partition("?")[0].partition("#")[0]
     if path.lower().endswith((".json", ".pte")):
         return source
@@ -140,6 +154,8 @@ async def find_program(source: str | Path, keep: bool = False, advice: str = "")
                 return written
         raise SourceError(f"{source}: there is no such folder, and no {source}.pte{advice}")
     folder: str | Path = Path(source) if not IN_BROWSER else f"{path.rstrip('/')}/"
+    if isinstance(folder, Path) and _is_repository(folder):
+        return await choose(folder)
     for name in _PROGRAMS:
         entry = folder / name if isinstance(folder, Path) else f"{folder}{name}"
         if isinstance(entry, Path):
@@ -158,6 +174,13 @@ async def find_program(source: str | Path, keep: bool = False, advice: str = "")
         f"{source} has {len(programs)} .pte files"
         + (": name the one to open" if programs else advice)
     )
+
+
+def _is_repository(folder: Path) -> bool:
+    """Return whether the programs of a folder are found as in the Hub: by a list, or in folders."""
+    own = any((folder / name).is_file() for name in _PROGRAMS[:2])
+    has_list, is_alone = (folder / MANIFEST).is_file(), any(folder.glob("*.pte"))
+    return not own and (has_list or (not is_alone and any(folder.glob("*/**/*.pte"))))
 
 
 def _advice(task: str) -> str:

@@ -18,8 +18,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DESCRIPTION = """\
 Serves language models over HTTP as OpenAI's API: chat completions (streams, tools, JSON,
 log-probabilities), completions, embeddings, rerank. MODEL is a folder with one .pte and its
-tokenizer.json, as `serve.py export FOLDER OUT` writes it, or a .pte with the tokenizer next to it;
-NAME=MODEL gives it a name.
+tokenizer.json, as `serve.py export FOLDER OUT` writes it, or a .pte with the tokenizer next to it,
+or hf:OWNER/NAME in the Hugging Face Hub; NAME=MODEL gives it a name.
 
     python3 serve.py api web/samples/stories.pte
     curl http://localhost:8001/v1/chat/completions -H "Content-Type: application/json" \\
@@ -32,7 +32,9 @@ def main(arguments: list[str]) -> int:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="a folder or file, or NAME=it")
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="a folder, a file or hf:OWNER/NAME, or NAME=it"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     parser.add_argument("--port", type=int, default=PORT, help="0 takes any free one (%(default)s)")
     parser.add_argument(

@@ -16,6 +16,7 @@ from webpte_host.commands import kernel_table, pipelines, variant_table
 from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
 
+_HUB = "hf:"
 _CODE = """
 import webpte
 from webpte import bench
@@ -33,7 +34,10 @@ async with await webpte.load(url, device=device, options=options, **loading) as 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="serve.py bench", description=described(__doc__))
     parser.add_argument(
-        "program", type=Path, nargs="?", help="a .pte file; with --pipelines also a suite"
+        "program",
+        type=_program,
+        nargs="?",
+        help="a .pte file, or hf:OWNER/NAME in the Hugging Face Hub; with --pipelines also a suite",
     )
     parser.add_argument("--method", default="forward", help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
@@ -125,6 +129,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _program(text: str) -> Path | str:
+    return text if text.startswith(_HUB) else Path(text)
+
+
 def _variant(text: str) -> str:
     (name, *others) = variant_table.names_of(text)
     if others or name == "all":
@@ -158,6 +166,9 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
             raise HostError(f"{options.kernels} is not a file.")
     elif program is None:
         parser.error("a program is needed, or --kernels")
+    elif isinstance(program, str):
+        if options.draft or options.pipelines:
+            parser.error(f"--draft and --pipelines take a file, not {_HUB}...")
     elif options.draft and not options.prefill:
         parser.error("--draft needs --prefill")
     elif options.draft and not options.draft.is_file():
@@ -234,13 +245,15 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     from webpte_host.harness.browser import Harness, open_browser
     from webpte_host.serving.server import Site
 
-    folder = options.program.resolve().parent
-    with Site(mounts=[Mount("/model/", folder)]) as site, open_browser(options.adapter) as browser:
+    program, mounts, url = options.program, [], options.program
+    if isinstance(program, Path):
+        mounts, url = [Mount("/model/", program.resolve().parent)], f"/model/{program.name}"
+    with Site(mounts=mounts) as site, open_browser(options.adapter) as browser:
         harness = Harness.open(browser, site)
         result: dict[str, Any] = harness.python(
             _CODE,
             timeout=1200,
-            url=f"/model/{options.program.name}",
+            url=url,
             draft=f"/model/{options.draft.name}" if options.draft else "",
             **_wanted(options),
             decode=options.decode,

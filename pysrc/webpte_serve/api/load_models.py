@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from webpte.engine.open.hub_name import is_hub
 from webpte.engine.open.siblings import names_beside
 from webpte.errors import InputError, WebpteError
 from webpte_serve.openai import EmbeddingModel, Model
@@ -41,9 +42,12 @@ async def open_model(
     text: str, device: str, waiting: int, slots: int, **loading: Any
 ) -> Model | EmbeddingModel:
     """Load a program and its tokenizer; a sentence encoder becomes a model for embeddings."""
+    loading |= {"waiting": waiting, "slots": slots, "device": device}
+    given, equals, place = text.rpartition("=")
+    if is_hub(place):
+        return await open_files(place, name=given if equals else None, **loading)
     name, path, file = model_files(text)
     loading["data"] = sorted(path.parent.glob(f"{path.stem}*.ptd"))
-    loading |= {"waiting": waiting, "slots": slots, "device": device}
     try:
         return await open_files(path, name=name, tokenizer=file, **loading)
     except WebpteError as error:

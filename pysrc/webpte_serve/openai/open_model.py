@@ -11,6 +11,7 @@ from webpte.engine.open.manifest_files import beside, is_manifest, open_manifest
 from webpte.engine.open.open_source import keeping, open_source
 from webpte.engine.open.siblings import file_name, is_missing, names_beside, read_sibling, stem_of
 from webpte.errors import InputError, SourceError, TextError
+from webpte.hub.layouts import ChosenProgram
 from webpte.llm.open_program import open_program
 from webpte.llm.program_signature import VISION
 from webpte.llm.text import Tokenizer, encodes_sentences, load_tokenizer
@@ -31,7 +32,7 @@ async def open_model(
 ) -> Model | EmbeddingModel:
     """Load a program and its tokenizer; a sentence encoder becomes a model for embeddings.
 
-    source     a folder, a manifest or a program: a path, in the browser a URL
+    source     a folder, a manifest or a program: a path, in the browser a URL; or hf:OWNER/NAME
     name       its name in requests; by default from the folder or program
     tokenizer  its file; by default NAME.tokenizer.json or tokenizer.json next to the program
     waiting    requests that may wait for the model
@@ -55,8 +56,12 @@ async def open_model(
         raise
 
 
-async def _tokenizer(entry: str | Path, given: str | Path | None, keep: bool) -> Tokenizer:
+async def _tokenizer(
+    entry: str | Path | ChosenProgram, given: str | Path | None, keep: bool
+) -> Tokenizer:
     """Load the first tokenizer that exists, with the config of the same name."""
+    if isinstance(entry, ChosenProgram):
+        return await load_tokenizer(entry if given is None else given, keep=keep)
     own = await read_sibling(entry, names_beside(entry, TOKENIZER_CONFIG)[0], keep)
     async for place in _places(entry, given, keep):
         try:
@@ -83,7 +88,7 @@ async def _places(
         yield beside(entry, file)
 
 
-async def _vision(entry: str | Path, keep: bool) -> tuple[Table, Table]:
+async def _vision(entry: str | Path | ChosenProgram, keep: bool) -> tuple[Table, Table]:
     """Read a vision model's preparation of pictures, and its config."""
     found = []
     for name in (PREPROCESSOR, CONFIG):

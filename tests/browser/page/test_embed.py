@@ -130,7 +130,7 @@ def test_share_copies_a_link_and_the_code_of_a_frame(profile: BrowserContext, si
         page.get_by_role("button", name="Copy link").click()
         expect(status(page)).to_contain_text("The link is copied")
         page.locator("#drawer-button").click()
-        field = page.get_by_label("or enter a URL").first
+        field = page.get_by_label("or enter a URL or name").first
         field.focus()
         page.keyboard.press("ControlOrMeta+v")
         expect(field).to_have_value(re.compile(rf"^{re.escape(site.url)}\?model=sigmoid&view=run"))

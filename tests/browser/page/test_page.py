@@ -157,7 +157,7 @@ def test_dropped_program_and_dropped_input(page: Page) -> None:
 
 
 def test_addresses(page: Page) -> None:
-    field = page.get_by_label("or enter a URL").first
+    field = page.get_by_label("or enter a URL or name").first
     field.fill("samples/add.pte")
     field.press("Enter")
     expect(status(page)).to_contain_text("add.pte loaded")

@@ -209,7 +209,7 @@ class FakeBrowser:
         return replace(found, file=self.opened[-1])
 
     async def fetch_bytes(self, url: str) -> bytes:
-        path = SAMPLES.parent / url
+        path = self.elsewhere.get(url, SAMPLES.parent / url)
         if not path.is_file():
             raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
         return path.read_bytes()

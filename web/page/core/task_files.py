@@ -31,6 +31,9 @@ async def read_beside(session: Session, browser: Browser, names: Iterable[str]) 
     for file in names:
         if file in source.beside:
             found[file] = await browser.read(source.beside[file])
+        elif source.places:
+            if file in source.places:
+                found[file] = await browser.fetch_bytes(source.places[file])
         elif source.address and not source.address.startswith(LOCAL):
             try:
                 found[file] = await browser.fetch_bytes(str(beside(source.address, file)))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from page.browser import Browser
+from webpte.engine.open.hub_name import is_hub, parse_name
+
 _HOST = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?/.+", re.I)
 _OWN = re.compile(r"(?:localhost|\d+\.\d+\.\d+\.\d+)(?::\d+)?/.+", re.I)
 # Pages that show a file, and where the file itself is.
@@ -20,6 +23,15 @@ def origin_of(address: str) -> str:
     """Return the origin of an absolute address, as "https://example.org:8000"."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def site_of(browser: Browser, address: str) -> str:
+    """Return the origin that an address, or a name in the Hub, is read from.
+
+    Raises SourceError or ValueError for what is neither.
+    """
+    place = parse_name(address).root if is_hub(address) else browser.absolute(address)
+    return origin_of(place)
 
 
 def typed_address(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 from webpte.engine.format.kinds import is_page
@@ -14,6 +14,16 @@ from webpte.errors import SourceError
 
 _STATUS = re.compile(r"the server answered (\d+)")
 _MISSING = ("403", "404", "410")  # some file stores answer "forbidden" for missing files
+
+
+@runtime_checkable
+class HasSiblings(Protocol):
+    """A program that knows the files that belong to it, wherever they are."""
+
+    @property
+    def path(self) -> str: ...
+
+    async def read_sibling(self, name: str) -> bytes | None: ...
 
 
 async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
@@ -33,8 +43,9 @@ def file_name(source: str | Path) -> str:
     return source.resolve().name if isinstance(source, Path) else unquote(_last_part(source))
 
 
-def _last_part(source: str | Path) -> str:
+def _last_part(source: str | Path | HasSiblings) -> str:
     """Return the last part of a path or address, spelled as there."""
+    source = source.path if isinstance(source, HasSiblings) else source
     if isinstance(source, Path):
         return source.name
     return PurePosixPath(source.partition("#")[0].partition("?")[0]).name
@@ -46,7 +57,7 @@ def stem_of(name: str) -> str:
     return path.stem.removesuffix(".manifest") if path.suffix == ".json" else path.stem
 
 
-def names_beside(program: str | Path, *files: str) -> list[str]:
+def names_beside(program: str | Path | HasSiblings, *files: str) -> list[str]:
     """Return possible names of a file in the folder of a program, in the order in which to look for
     them.
 
@@ -59,6 +70,8 @@ def names_beside(program: str | Path, *files: str) -> list[str]:
 
 async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:
     """Read a file in the same folder; None if it is missing, or the source has no folder."""
+    if isinstance(source, HasSiblings):
+        return await source.read_sibling(name)
     kept = getattr(source, "address", "")  # of the library, where this file is, too
     source = kept or source
     if not isinstance(source, Path | str):

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webpte.engine.files.json_reader import parse_json
+from webpte.engine.open.hub_name import is_hub
 from webpte.engine.open.siblings import read_file, read_sibling
 from webpte.errors import TextError
+from webpte.hub.layouts import ChosenProgram, choose
 from webpte.llm.text.template import ChatTemplate
 from webpte.llm.text.tiktoken_file import load_tiktoken
 from webpte.llm.text.tokenizer import Tokenizer
@@ -29,13 +31,16 @@ async def load_tokenizer(
 ) -> Tokenizer:
     """Load a `tokenizer.json`, or a tiktoken file such as the `tokenizer.model` of Llama 3.
 
-    source    bytes, a path, in the browser also a URL (str) or a Blob; or the content as a dict
+    source    bytes, a path, in the browser also a URL (str) or a Blob; or the content as a dict.
+              Of "hf:OWNER/NAME" in the Hugging Face Hub it is the tokenizer of the program that
+              `webpte.load` takes of this name
     config    its tokenizer_config.json, given likewise: it names the special tokens, and has the
               chat template. None takes the file next to the source, if it exists.
     template  a chat template in place of the config's
     pattern, special_tokens   for a tiktoken file other than Llama 3's
     keep      in the browser: keep files that come from URLs in `webpte.library`, as `webpte.load`
     """
+    source = await choose(source, keep) if is_hub(source) else source
     settings = await _settings(source, config, keep)
     special = _special(settings)
     if template is None:
@@ -96,6 +101,8 @@ def _template_of(settings: Mapping[str, Any]) -> str | None:
 async def _read(source: Any, keep: bool) -> tuple[bytes, str]:
     if isinstance(source, Mapping):
         return json.dumps(source).encode(), "tokenizer.json"
+    if isinstance(source, ChosenProgram):
+        return await source.tokenizer()
     return await read_file(source, keep)
 
 

@@ -16,7 +16,7 @@ from page.browser import Message, Source
 from page.core.interfaces import InputSection, OpenSection, OutputSection, TabSection
 from page.core.session import Session
 from page.core.state import HOME, AppState, Change
-from page.core.typed_address import origin_of
+from page.core.typed_address import site_of
 from page.shared.cards.cards import Card, CardError, NoCardError, read_card
 from page.shared.inputs.inputs import TensorInput
 from page.shared.inputs.match_inputs import is_input_file, is_picture_file
@@ -97,7 +97,7 @@ class GalleryController:
         """Note that a link names another site, whose files are not kept unasked."""
         browser = self._state.browser
         try:
-            here, there = (origin_of(browser.absolute(one)) for one in ("./", url))
+            here, there = (site_of(browser, one) for one in ("./", url))
         except (SourceError, ValueError):  # no address: opening it says so
             return
         if there != here and not url.startswith(LOCAL):

@@ -21,20 +21,19 @@ from page.core.runner import Timing
 from page.core.saved_inputs import read_fingerprint
 from page.core.session import Session
 from page.core.state import AppState, Change
-from page.core.typed_address import origin_of, typed_address
+from page.core.typed_address import site_of, typed_address
 from page.sections.open.constant_methods import read_constant_methods
 from page.sections.open.context_question import ContextQuestion, TooLargeError, longest_context
 from page.sections.open.failure import FailedOpening, actions_for, lacks_constants, note_for
+from page.sections.open.fetch_program import fetch_program
 from page.sections.open.file_view import contents_view, unloaded_view
 from page.sections.open.progress import OpeningProgress
+from page.sections.open.variant_question import VariantQuestion
 from page.sections.open.view import opening_card
 from page.shared.cards.cards import Card
 from page.shared.html.errors import unfetched_text
-from page.shared.persistence.library_files import open_parts
-from page.shared.persistence.manifests import entry_of, fetch_manifest
 from webpte import Download, MethodInfo, Options
 from webpte.engine.open.library import LOCAL
-from webpte.engine.open.manifest_files import is_manifest
 from webpte.engine.open.open_source import let_go
 from webpte.errors import SourceError
 from webpte.inspection.report import MemoryForecast
@@ -61,6 +60,7 @@ class OpenController:
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
         self._progress: OpeningProgress | None = None  # of the newest opening
         self._context = ContextQuestion(state)
+        self._variant = VariantQuestion(state)
         self._elsewhere: list[OpenProgram] = []  # open in other tabs when it began to load
         state.commands.append(self._commands)
 
@@ -87,7 +87,7 @@ class OpenController:
         address = typed_address(str(message["fields"]["url"]))
         with contextlib.suppress(SourceError, ValueError):  # no address: opening it says so
             # Who types an address wants the file; a link may have named its site before.
-            self._state.browser.unkept.discard(origin_of(self._state.browser.absolute(address)))
+            self._state.browser.unkept.discard(site_of(self._state.browser, address))
         await self.open(address)
 
     async def on_retry(self, message: Message) -> None:
@@ -103,6 +103,10 @@ class OpenController:
     def on_open_context(self, message: Message) -> None:
         """Open a language model with the context that was chosen."""
         self._context.answer(message)
+
+    def on_open_variant(self, message: Message) -> None:
+        """Open the chosen program of a repository."""
+        self._variant.answer(message)
 
     async def on_shorter_context(self, message: Message) -> None:
         """Ask for a context, and open the program that had not enough memory with it."""
@@ -228,16 +232,11 @@ class OpenController:
         if isinstance(wanted, str):
             browser = self._state.browser
             progress("fetch", 0, 0)
-            wanted = await entry_of(browser, wanted)
-            if is_manifest(wanted):
-                fetched, *parts = await fetch_manifest(browser, wanted, progress, download)
-                extra = extra or tuple(part.data for part in parts)
-            else:
-                fetched = await open_parts(browser, await browser.fetch(wanted, progress, download))
-                extra = extra or fetched.extra
+            fetched = await fetch_program(browser, wanted, progress, download, self._variant.choose)
             name = _name_of(fetched, card)
             task = card.task if card is not None else fetched.task
-            wanted = replace(fetched, name=name, address=wanted, card=card, task=task)
+            extra = extra or fetched.extra
+            wanted = replace(fetched, name=name, card=card, task=task)
         source = replace(wanted, extra=extra)
         try:
             self._check(turn)  # fetching may take long

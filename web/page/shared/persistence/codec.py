@@ -20,6 +20,7 @@ _NAMES = {
     CONFIG: "tokenizer_config.json",
     TEMPLATE: "chat_template.jinja",
 }
+TOKENIZER_NAMES = {"tokenizer.json", "tokenizer.model"}
 # Messages one after the other: a model without a template goes on with what is there.
 _JOINED = "{{ first }}{% for message in messages %}{{ message.content }}{{ between }}{% endfor %}"
 
@@ -135,6 +136,8 @@ async def find_codec(program: Source, browser: Browser) -> Codec | None:
         return await load_codec(
             {kind: browser.source(file) for kind, file in dropped.items()}, browser
         )
+    if TOKENIZER_NAMES & program.places.keys():
+        return await _codec_at(program.places, browser)
     for tokenizer, config in _places(program):
         found = await _fetch(tokenizer, browser)
         if found is None:
@@ -148,6 +151,14 @@ async def find_codec(program: Source, browser: Browser) -> Codec | None:
                 f"{found.name}, next to the program, cannot be used: {error}"
             ) from error
     return None
+
+
+async def _codec_at(places: Mapping[str, str], browser: Browser) -> Codec:
+    """Load the codec of a repository, whose files have these addresses by name."""
+    named = {kind: places[name] for kind, name in _NAMES.items() if name in places}
+    named.setdefault(TOKENIZER, places.get("tokenizer.model", ""))
+    found = {kind: await _fetch(address, browser) for kind, address in named.items()}
+    return await load_codec({kind: one for kind, one in found.items() if one}, browser)
 
 
 def _places(program: Source) -> list[tuple[str, str]]:

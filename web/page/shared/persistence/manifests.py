@@ -25,7 +25,7 @@ async def fetch_manifest(
     """Fetch the program of a manifest and its `.ptd` files, in order, and check them."""
     manifest = read_manifest(await browser.fetch_bytes(url), url)
     program, *parts = [
-        await _fetch_part(browser, str(beside(url, part.name)), part, progress, download)
+        await fetch_part(browser, str(beside(url, part.name)), part, progress, download)
         for part in (manifest.program, *manifest.data)
     ]
     return [replace(program, task=manifest.task), *parts]
@@ -67,7 +67,7 @@ async def read_dropped(
     return "", {}
 
 
-async def _fetch_part(
+async def fetch_part(
     browser: Browser, url: str, part: ManifestPart, progress: Progress, download: Download | None
 ) -> Source:
     source = await browser.fetch(url, progress, download, part.sha256)

@@ -1,0 +1,105 @@
+"""A repository of the Hub by its name: typed, it becomes a chat, which is there without a network;
+in a link, a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from support.harness.hub_site import HubSite, repositories
+from support.harness.task_cases import models_folder
+from support.page.page import python
+from support.page.page_visit import SAMPLES, START_MS, open_address, status, visit
+from webpte_host.base.layout import WEB
+from webpte_host.harness.browser import Harness
+from webpte_host.serving.server import Site
+
+OFFICIAL = "executorch-community/Stories-ExecuTorch-WebGPU"
+MANSION = "software-mansion/Stories-ExecuTorch"
+CHOSEN = "1b/vulkan/stories_1b_vulkan_8da4w.pte"
+SETTING = '<meta name="hf-endpoint" content="'
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[HubSite]:
+    with HubSite() as hub:
+        for name, files in repositories(SAMPLES, models_folder()).items():
+            hub.add(name, files)
+        hub.page = 5
+        yield hub
+
+
+@pytest.fixture
+def with_hub(profile: BrowserContext, site: Site, hub: HubSite) -> Iterator[BrowserContext]:
+    """A browser whose page has the imitation as its Hub."""
+    text = (WEB / "index.html").read_text(encoding="utf-8").replace(SETTING, SETTING + hub.url)
+
+    def answer(route: object) -> None:
+        got = route.fetch()  # type: ignore[attr-defined]
+        route.fulfill(response=got, body=text)  # type: ignore[attr-defined]
+
+    profile.route(lambda url: url.split("?")[0] == site.url, answer)
+    yield profile
+    profile.unroute_all()
+
+
+def say(page: Page, text: str) -> None:
+    page.locator("#chat-text").fill(text)
+    page.locator("#chat-text").press("Enter")
+
+
+def test_a_name_becomes_a_chat(with_hub: BrowserContext, site: Site, hub: HubSite) -> None:
+    with visit(with_hub, site, but="ERR_") as page:
+        open_address(page, f"hf:{MANSION}")
+        question = page.get_by_role("form", name="Programs")
+        expect(question.get_by_label("program")).to_have_value(CHOSEN)
+        expect(question).to_contain_text("3 more programs are for XNNPACK, Core ML, MLX.")
+        question.get_by_role("button", name="Open").click()
+        expect(status(page)).to_contain_text("stories_1b_vulkan_8da4w.pte loaded")
+        say(page, "What does a cow say?")
+        expect(page.locator(".chat-assistant .chat-said").last).to_contain_text("moo")
+        address = f"{hub.url}/{MANSION}/resolve/main/{CHOSEN}"
+        expect(page).to_have_url(f"{site.url}?url={address}&view=chat")
+        # What was kept opens when the Hub cannot be reached.
+        page.route(lambda url: url.startswith((hub.url, hub.store_url)), lambda it: it.abort())
+        page.reload()
+        expect(status(page)).to_contain_text("8da4w.pte loaded", timeout=START_MS)
+        expect(page.locator("#chat-text")).to_be_visible()
+        page.unroute_all()
+
+
+def test_a_link_opens_a_task(with_hub: BrowserContext, site: Site) -> None:
+    with visit(with_hub, site, "?url=hf:someone/feelings") as page:
+        expect(page.get_by_role("tab", name="Task")).to_have_attribute(
+            "aria-selected", "true", timeout=START_MS
+        )
+        expect(page.locator("#view-task .bars")).to_be_visible()
+
+
+def test_names_in_python_in_the_browser(harness: Harness, hub: HubSite) -> None:
+    code = """
+import os
+os.environ["HF_ENDPOINT"] = hub
+try:
+    found = [[one.path, one.backend, one.chosen] for one in await webpte.hub.files(name)]
+    async with await webpte.tasks.open(name, device="numpy") as task:
+        answer = await task("A cat", max_new_tokens=2)
+    errors = []
+    hub_errors = webpte.errors
+    for other in ("hf:no/such", "hf:no"):
+        try:
+            await webpte.load(other, device="numpy")
+        except webpte.errors.RepositoryError as error:
+            errors.append(type(error).__name__)
+    return [found, task.name, answer[0]["generated_text"], errors]
+finally:
+    del os.environ["HF_ENDPOINT"]
+"""
+    found, task, answer, errors = python(harness, code, hub=hub.url, name=f"hf:{OFFICIAL}")
+    assert ["stories.pte", "WebGPU", True] in found
+    assert len(found) == len(hub.repositories[OFFICIAL])  # of several pages
+    assert task == "text-generation"
+    assert answer.startswith("A cat")
+    assert errors == ["RepositoryAccessError", "RepositoryNameError"]
