@@ -292,7 +292,7 @@ class XnnpackWriter:
             buffers.append(Node({0: data}))
             size = Scalar("u64", len(data))
             if key is None:
-                entries.append(Node({0: Scalar("u64", len(area)), 1: size, 2: ""}))
+                entries.append(Node({0: Scalar("u64", len(area)), 1: size}))
                 area += data.ljust(padded(len(data), BYTES_ALIGNMENT), b"\0")
             else:
                 entries.append(Node({0: Scalar("u64", (1 << 64) - 1), 1: size, 2: key}))
