@@ -145,8 +145,9 @@ def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
         raise GraphError(f"value {value.id} of {source}, where a float is needed")
     if value.constant is None or source == dtype:
         return lowering.plain(value)
-    axes = range(len(value.dims))
-    constant = relaid(lowering.constant(value), value.dims, axes, source, dtype)
+    # row by row, so that no large constant is converted as a whole
+    rows, *inner = value.dims or (1,)
+    constant = relaid(lowering.constant(value), inner, range(len(inner)), source, dtype, rows)
     return lowering.writer.new_tensor(DTYPES[dtype], value.dims, constant)
 
 
