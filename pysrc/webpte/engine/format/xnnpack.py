@@ -22,10 +22,10 @@ from webpte.engine.format.vulkan import HEADER, DelegateHeader, parse_parts
 from webpte.errors import FormatError
 
 __all__ = [
-    "PerBlock",
-    "PerChannel",
-    "PerRow",
-    "PerTensor",
+    "PerBlockQuant",
+    "PerChannelQuant",
+    "PerRowQuant",
+    "PerTensorQuant",
     "XnnBytes",
     "XnnDataType",
     "XnnGraph",
@@ -71,7 +71,7 @@ class XnnDataType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PerTensor:
+class PerTensorQuant:
     """A scale and a zero point of all elements."""
 
     scale: float
@@ -79,7 +79,7 @@ class PerTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class PerChannel:
+class PerChannelQuant:
     """A scale per index of `axis`: in the graph, or the constant number `buffer`."""
 
     scales: tuple[float, ...]
@@ -88,14 +88,14 @@ class PerChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class PerRow:
+class PerRowQuant:
     """Scales and zero points that are computed in each run, for the last `dims` dims together."""
 
     dims: int
 
 
 @dataclass(frozen=True, slots=True)
-class PerBlock:
+class PerBlockQuant:
     """A scale per `size` elements of a row: floats in the graph, or bf16 in constant `buffer`."""
 
     scales: tuple[float, ...]
@@ -104,7 +104,7 @@ class PerBlock:
     buffer: int | None
 
 
-Quantization: TypeAlias = PerTensor | PerChannel | PerRow | PerBlock
+Quantization: TypeAlias = PerTensorQuant | PerChannelQuant | PerRowQuant | PerBlockQuant
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,18 +334,18 @@ def _quantization(value: FlatTable, constants: int) -> Quantization:
         case 1:
             buffer = _constant_index(table, 2, "scale_buffer_idx", constants)
             scales = table.floats(0, "scale", F32)
-            return PerChannel(scales, table.i32(1, "channel_dim"), buffer)
+            return PerChannelQuant(scales, table.i32(1, "channel_dim"), buffer)
         case 2:
-            return PerTensor(table.f32(0, "scale"), table.i32(1, "zero_point"))
+            return PerTensorQuant(table.f32(0, "scale"), table.i32(1, "zero_point"))
         case 3:
-            return PerRow(table.i32(0, "num_nonbatch_dims"))
+            return PerRowQuant(table.i32(0, "num_nonbatch_dims"))
         case 4:
             buffer = _constant_index(table, 4, "scale_buffer_idx", constants)
             scales = table.floats(0, "scale", F32)
             size = table.i32(2, "group_size")
             if size < 1:
                 raise table.error(2, "group_size", f"groups of {size} elements")
-            return PerBlock(scales, table.i32(1, "channel_dim"), size, buffer)
+            return PerBlockQuant(scales, table.i32(1, "channel_dim"), size, buffer)
     raise value.error(1, "quant_params_type", f"unknown kind of quantization {tag}")
 
 

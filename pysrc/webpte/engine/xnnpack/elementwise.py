@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from webpte.engine.format.xnnpack import PerTensor, XnnNode, XnnTensor
+from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.shapes import broadcast as broadcast_dims
 from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering, Order
@@ -51,7 +51,7 @@ def lower_unary(lowering: Lowering, node: XnnNode) -> None:
     held = lowering.held(x)
     lowering.expect(out, x.dims)
     moves = node.kind == "Copy" and x.quantization == out.quantization
-    if isinstance(out.quantization, PerTensor) and not moves:
+    if isinstance(out.quantization, PerTensorQuant) and not moves:
         lower_table(lowering, node, x, out)
         return
     name, arguments = UNARY[node.kind]
@@ -60,7 +60,7 @@ def lower_unary(lowering: Lowering, node: XnnNode) -> None:
 
 def lower_clamp(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         lower_table(lowering, node, x, out)
         return
     held = lowering.held(x)
@@ -118,7 +118,7 @@ def lower_binary(lowering: Lowering, node: XnnNode) -> None:
     lowering.expect(out, broadcast_dims(a.dims, b.dims))
     order = common_order(lowering, (a, b), len(out.dims))
     left, right = (broadcast(lowering, value, order) for value in (a, b))
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         quantized_binary(lowering, node, (a, left), (b, right), out, order)
         return
     if node.kind in UNCLAMPED:

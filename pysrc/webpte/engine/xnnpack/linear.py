@@ -8,9 +8,9 @@ import numpy as np
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import (
-    PerBlock,
-    PerRow,
-    PerTensor,
+    PerBlockQuant,
+    PerRowQuant,
+    PerTensorQuant,
     XnnDataType,
     XnnNode,
     XnnTensor,
@@ -41,7 +41,7 @@ def lower_linear(lowering: Lowering, node: XnnNode) -> None:
     rows = lowering.dynamic.get(x.id)
     if rows is None and x.quantizes_input:
         rows = quantize_rows(lowering, x)
-    if isinstance(x.quantization, PerTensor) and rows is None:
+    if isinstance(x.quantization, PerTensorQuant) and rows is None:
         _lower_q8(lowering, node, x, weight, bias, out)
     elif rows is not None:
         _lower_dynamic(lowering, node, rows, weight, bias, out)
@@ -75,7 +75,7 @@ def _lower_q8(
 ) -> None:
     """Append a layer of 8-bit values, which is requantized with XNNPACK's rounding."""
     turned = bool(node.integers["flags"] & TRANSPOSED)
-    if weight.datatype in FOUR_BITS or not isinstance(out.quantization, PerTensor):
+    if weight.datatype in FOUR_BITS or not isinstance(out.quantization, PerTensorQuant):
         lowering.refuse(node, f"of 8 bits with {weight.datatype.name}")
         return
     channels = weight.dims[1] if turned else weight.dims[0]
@@ -161,7 +161,7 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
     constant = widened(lowering.constant(weight), rows, file_bytes, row_bytes)
     codes = lowering.writer.new_tensor(DTYPES["uint8"], (rows, row_bytes), constant)
     per = weight.quantization
-    if not isinstance(per, PerBlock):
+    if not isinstance(per, PerBlockQuant):
         scales = in_memory(lowering.scales(weight, rows))
         return codes, lowering.writer.new_tensor(FLOAT, (1, rows), scales), inner
     if per.axis != 0:
@@ -173,7 +173,7 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
     return codes, lowering.writer.new_tensor(FLOAT, (groups, rows), turned), per.size
 
 
-def _turned_scales(lowering: Lowering, weight: XnnTensor, per: PerBlock, dims: Dims) -> Constant:
+def _turned_scales(lowering: Lowering, weight: XnnTensor, per: PerBlockQuant, dims: Dims) -> Constant:
     """Return scales [rows, groups] as float32 [groups, rows].
 
     XNNPACK's delegate rounds floats to bf16: they are raised by 2**-8, and cut off.
@@ -240,18 +240,18 @@ def lower_softmax(lowering: Lowering, node: XnnNode) -> None:
 
 def lower_convert(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
-    if isinstance(out.quantization, PerRow):
+    if isinstance(out.quantization, PerRowQuant):
         lowering.dynamic[out.id] = quantize_rows(lowering, x, out.quantization.dims)
         return
     held = lowering.held(x)
     lowering.expect(out, x.dims)
-    if isinstance(x.quantization, PerTensor) and isinstance(out.quantization, PerTensor):
+    if isinstance(x.quantization, PerTensorQuant) and isinstance(out.quantization, PerTensorQuant):
         if (x.quantization, x.datatype) == (out.quantization, out.datatype):
             lowering.give(out, Held(held.tensor, held.order))
         else:
             lower_table(lowering, node, x, out)
         return
-    quantized = out if isinstance(out.quantization, PerTensor) else x
+    quantized = out if isinstance(out.quantization, PerTensorQuant) else x
     if quantized.quantization is None:
         if out.datatype is XnnDataType.INT32 and x.datatype is not XnnDataType.INT32:
             lowering.refuse(node, "of floats to integers")

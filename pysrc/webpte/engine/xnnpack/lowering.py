@@ -20,9 +20,9 @@ import numpy as np
 from webpte.engine.dtypes import DTYPES, DType
 from webpte.engine.files.source import ByteSource, Region
 from webpte.engine.format.xnnpack import (
-    PerBlock,
-    PerChannel,
-    PerTensor,
+    PerBlockQuant,
+    PerChannelQuant,
+    PerTensorQuant,
     XnnBytes,
     XnnDataType,
     XnnGraph,
@@ -131,11 +131,11 @@ class Lowering:
     def scales(self, value: XnnTensor, channels: int, axis: int = 0) -> np.ndarray:
         """Return the scales of a value, per index of `axis`, as float32 [channels]."""
         match value.quantization:
-            case PerTensor(scale, _):
+            case PerTensorQuant(scale, _):
                 return np.full(channels, scale, np.float32)
-            case PerChannel(_, other, _) if other != axis:
+            case PerChannelQuant(_, other, _) if other != axis:
                 raise GraphError(f"value {value.id}: scales along dim {other}, not dim {axis}")
-            case PerChannel(scales, _, buffer):
+            case PerChannelQuant(scales, _, buffer):
                 found = np.array(scales, np.float32) if buffer is None else self._scales[value.id]
                 if found.size != channels:
                     raise GraphError(
@@ -144,7 +144,7 @@ class Lowering:
                 return np.asarray(found)
         raise GraphError(f"value {value.id} has no scale per channel")
 
-    def block_scales(self, value: XnnTensor, blocks: PerBlock) -> tuple[Constant | None, str]:
+    def block_scales(self, value: XnnTensor, blocks: PerBlockQuant) -> tuple[Constant | None, str]:
         """Return the scales of the blocks of a value in the file, or None, and their dtype."""
         if blocks.buffer is None:
             return None, "float32"
@@ -257,7 +257,7 @@ async def read_scales(
     found: dict[int, np.ndarray] = {}
     for value in graph.values:
         per = value.quantization
-        if not isinstance(per, PerChannel) or per.buffer is None:
+        if not isinstance(per, PerChannelQuant) or per.buffer is None:
             continue
         constant = constants[per.buffer]
         assert constant is not None, "constant 0 is read as none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from webpte.engine.format.xnnpack import PerTensor, XnnNode, XnnTensor
+from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.elementwise import common_order
 from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering
@@ -59,7 +59,7 @@ def lower_pad(lowering: Lowering, node: XnnNode) -> None:
     held = lowering.held(x)
     pads = [amount for axis in reversed(held.order) for amount in (before[axis], after[axis])]
     filler: float | int = value
-    if isinstance(x.quantization, PerTensor):
+    if isinstance(x.quantization, PerTensorQuant):
         least, most = (-128, 127) if is_signed(x) else (0, 255)
         quotient = np.float32(value) / np.float32(x.quantization.scale)
         scaled = round(float(quotient)) + x.quantization.zero_point

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from webpte.engine.format.xnnpack import PerTensor, XnnDataType, XnnNode, XnnTensor
+from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.constants import in_memory
 from webpte.engine.xnnpack.lowering import Lowering, Order
@@ -19,9 +19,9 @@ BINARY = {
 }
 
 
-def params(value: XnnTensor) -> PerTensor:
+def params(value: XnnTensor) -> PerTensorQuant:
     """Return the scale and the zero point of an 8-bit value."""
-    if not isinstance(value.quantization, PerTensor):
+    if not isinstance(value.quantization, PerTensorQuant):
         raise GraphError(f"value {value.id} has no scale and zero point of its own")
     if not (0 < value.quantization.scale < math.inf):
         raise GraphError(f"value {value.id}: a scale of {value.quantization.scale}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.engine.dtypes import DTYPES
-from webpte.engine.format.xnnpack import PerTensor, XnnNode, XnnTensor
+from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.xnnpack.constants import in_memory, relaid
 from webpte.engine.xnnpack.elementwise import compute_clamped, limits
@@ -74,7 +74,7 @@ def lower_convolution(lowering: Lowering, node: XnnNode) -> None:
         raise GraphError(f"a bias {list(bias.dims)} for {sizes.out} channels")
     if x.id in lowering.dynamic:
         lowering.refuse(node, "quantized in each run")
-    elif isinstance(x.quantization, PerTensor):
+    elif isinstance(x.quantization, PerTensorQuant):
         _lower_q8(lowering, node, sizes)
     elif weight.quantization is not None:
         lowering.refuse(node, "of floats with quantized weights")
@@ -176,7 +176,7 @@ def _lower_q8(lowering: Lowering, node: XnnNode, sizes: Filter) -> None:
 
 def weight_zero(weight: XnnTensor) -> int:
     per = weight.quantization
-    return per.zero_point if isinstance(per, PerTensor) else 0
+    return per.zero_point if isinstance(per, PerTensorQuant) else 0
 
 
 def requantization(
@@ -199,12 +199,12 @@ def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
     if any(pad > span for pad, span in zip(paddings(node), [*spans, *spans], strict=True)):
         raise GraphError("a pool with windows outside of the image")
     filler = -math.inf
-    if isinstance(x.quantization, PerTensor):
+    if isinstance(x.quantization, PerTensorQuant):
         filler = 0 if lowering.dtype(x).name == "uint8" else -128
     image, pads = padded(lowering, node, image, filler)
     sizes = (window(node, "pooling"), window(node, "stride"), pads, window(node, "dilation"))
     name = "aten.max_pool2d.default"
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         if node.clamp is not None:
             lowering.refuse(node, "of 8 bits with limits")
             return
@@ -220,7 +220,7 @@ def lower_average_pool(lowering: Lowering, node: XnnNode) -> None:
     if (top, left) != (bottom, right):
         raise GraphError("an average pool with other paddings at the end")
     sizes = (window(node, "pooling"), window(node, "stride"), [top, left], False, False, None)
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         lowering.refuse(node, "of 8 bits")
         return
     name = "aten.avg_pool2d.default"
@@ -231,7 +231,7 @@ def lower_mean(lowering: Lowering, node: XnnNode) -> None:
     """Append the mean over height and width."""
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
     image = lowering.image(x)
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         given, made = params(x), params(out)
         args = (given.scale, given.zero_point, made.scale, made.zero_point)
         limit = quantized_limits(node, out)
@@ -245,7 +245,7 @@ def lower_mean(lowering: Lowering, node: XnnNode) -> None:
 def lower_resize(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
     size, aligned = window(node, "new"), bool(node.integers["flags"] & ALIGN_CORNERS)
-    if isinstance(out.quantization, PerTensor):
+    if isinstance(out.quantization, PerTensorQuant):
         name = "webpte.q8_resize_bilinear2d.default"
         lowering.compute(out, name, (lowering.image(x), size, aligned), IMAGES)
         return

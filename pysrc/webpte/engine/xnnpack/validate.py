@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from webpte.engine.format.xnnpack import (
-    PerBlock,
-    PerChannel,
-    PerRow,
-    PerTensor,
+    PerBlockQuant,
+    PerChannelQuant,
+    PerRowQuant,
+    PerTensorQuant,
     XnnDataType,
     XnnGraph,
     XnnNode,
@@ -18,15 +18,15 @@ from webpte.errors import GraphError
 
 # Kinds of quantization by the types that need them; other types have none.
 QUANTIZATIONS = {
-    XnnDataType.QINT8: PerTensor,
-    XnnDataType.QUINT8: PerTensor,
-    XnnDataType.QINT32: PerTensor,
-    XnnDataType.QCINT8: PerChannel,
-    XnnDataType.QCINT4: PerChannel,
-    XnnDataType.QCINT32: PerChannel,
-    XnnDataType.QDINT8: PerRow,
-    XnnDataType.QPINT8: PerRow,
-    XnnDataType.QBINT4: PerBlock,
+    XnnDataType.QINT8: PerTensorQuant,
+    XnnDataType.QUINT8: PerTensorQuant,
+    XnnDataType.QINT32: PerTensorQuant,
+    XnnDataType.QCINT8: PerChannelQuant,
+    XnnDataType.QCINT4: PerChannelQuant,
+    XnnDataType.QCINT32: PerChannelQuant,
+    XnnDataType.QDINT8: PerRowQuant,
+    XnnDataType.QPINT8: PerRowQuant,
+    XnnDataType.QBINT4: PerBlockQuant,
 }
 
 # Flags that change results, by kind of node; the lowering reads them.

@@ -26,10 +26,10 @@ from support.write.xnnpack_writer import (
 from webpte.engine.files.source import BytesSource, Region
 from webpte.engine.format.flat import Span
 from webpte.engine.format.xnnpack import (
-    PerBlock,
-    PerChannel,
-    PerRow,
-    PerTensor,
+    PerBlockQuant,
+    PerChannelQuant,
+    PerRowQuant,
+    PerTensorQuant,
     XnnBytes,
     XnnDataType,
     XnnGraph,
@@ -232,12 +232,12 @@ def test_values_and_arguments() -> None:
 @pytest.mark.parametrize(
     ("quant", "found"),
     [
-        (per_tensor(0.5, -3), PerTensor(0.5, -3)),
-        (per_channel([0.5, 2], axis=3), PerChannel((0.5, 2.0), 3, None)),
-        (per_channel([], axis=1, buffer=1), PerChannel((), 1, 1)),
-        (per_row(2), PerRow(2)),
-        (per_block([0.5, 2, 4], 32, axis=0), PerBlock((0.5, 2.0, 4.0), 0, 32, None)),
-        (per_block([], 64, buffer=1), PerBlock((), 0, 64, 1)),
+        (per_tensor(0.5, -3), PerTensorQuant(0.5, -3)),
+        (per_channel([0.5, 2], axis=3), PerChannelQuant((0.5, 2.0), 3, None)),
+        (per_channel([], axis=1, buffer=1), PerChannelQuant((), 1, 1)),
+        (per_row(2), PerRowQuant(2)),
+        (per_block([0.5, 2, 4], 32, axis=0), PerBlockQuant((0.5, 2.0, 4.0), 0, 32, None)),
+        (per_block([], 64, buffer=1), PerBlockQuant((), 0, 64, 1)),
     ],
 )
 def test_every_kind_of_quantization(quant: Quant, found: object) -> None:
