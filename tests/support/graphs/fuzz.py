@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from support.write.pte_writer import GraphWriter, MethodWriter, Node, Scalar, Vector, write_pte
+from support.write.xnnpack_writer import XnnpackWriter, floats, per_block
 
 DATA = Path(__file__).parents[2] / "data" / "format"
 EXTREMES = [0, 1, 2, 3, 7, 0xFF, 0x7FFF, 0xFFFF, 1 << 30, (1 << 31) - 1, 1 << 31, (1 << 32) - 1]
@@ -20,6 +21,7 @@ LIMITS = {
     "u32": (0, 1 << 32),
     "u64": (0, 1 << 64),
     "i8": (-(1 << 7), 1 << 7),
+    "i16": (-(1 << 15), 1 << 15),
     "i32": (-(1 << 31), 1 << 31),
     "i64": (-(1 << 63), 1 << 63),
 }
@@ -170,9 +172,69 @@ def two_delegates(edit: Edit = None) -> MethodWriter:
     return m
 
 
+def xnnpack_images(edit: Edit = None) -> MethodWriter:
+    """Write convolutions, pools, and everything that moves elements, in an XNNPACK delegate."""
+    g = XnnpackWriter(edit=edit)
+    x = g.value((1, 2, 6, 6), argument=0)
+    image = g.value((1, 6, 6, 2))
+    g.node("StaticTranspose", x, image, num_dims=4, perm=(0, 2, 3, 1))
+    w, b = g.value((4, 3, 3, 2), constant=floats(4, 3, 3, 2)), g.value((4,), constant=floats(4))
+    sides = {"top": 1, "right": 1, "bottom": 1, "left": 1}
+    one = {"stride": (1, 1), "dilation": (1, 1)}
+    sizes = {"groups": 1, "inputs": 2, "outputs": 4, "adjustment": (0, 0), **one}
+    conv, pool, deep = g.value((1, 6, 6, 4)), g.value((1, 3, 3, 4)), g.value((1, 3, 3, 4))
+    clamp = (0.0, 6.0)
+    g.node("Conv2d", image, w, b, conv, clamp=clamp, kernel=(3, 3), **sides, **sizes)
+    two = {"kernel": (2, 2), "stride": (2, 2), "dilation": (1, 1)}
+    g.node("MaxPooling2d", conv, pool, **two, top=0, right=0, bottom=0, left=0)
+    each = g.value((1, 3, 3, 4), constant=floats(1, 3, 3, 4))
+    sizes |= {"groups": 4, "inputs": 1, "outputs": 1}
+    g.node("DepthwiseConv2d", pool, each, None, deep, kernel=(3, 3), **sides, **sizes)
+    padded, part = g.value((1, 4, 4, 4)), g.value((1, 2, 4, 4))
+    before, after = (0, 1, 0, 0), (0, 0, 1, 0)
+    g.node("StaticConstantPad", deep, padded, before=before, after=after, value=0.5)
+    g.node("StaticSlice", padded, part, num_dims=4, offsets=(0, 1, 0, 0), sizes=(1, 2, 0, 4))
+    both, mean = g.value((1, 4, 4, 4)), g.value((1, 1, 1, 4))
+    g.node("Concatenate2", part, part, both, axis=1)
+    g.node("GlobalAvgPooling2d", both, mean, flags=0x40)
+    y, larger = g.value((4,), argument=1, output=True), g.value((1, 5, 5, 4))
+    g.node("StaticReshape", mean, y, num_dims=1, shape=(4,))
+    z = g.value((1, 4, 5, 5), argument=2, output=True)
+    g.node("StaticResizeBilinear2D", both, larger, size=(5, 5))
+    g.node("StaticTranspose", larger, z, num_dims=4, perm=(0, 3, 1, 2))
+    return g.method()
+
+
+def xnnpack_rows(edit: Edit = None) -> MethodWriter:
+    """Write layers with float and 4-bit weights, and elementwise nodes, over live rows."""
+    g = XnnpackWriter(edit=edit)
+    x, w = g.value((4, 8), argument=0, dynamic=True), g.value((6, 8), constant=floats(6, 8))
+    b, bend = g.value((6,), constant=floats(6)), g.value((4, 6))
+    scales = g.constant(np.full((6, 2), 0x3F80, np.uint16))
+    packed = g.value(
+        (6, 8), "qbint4", constant=bytes(range(24)), quant=per_block([], 4, buffer=scales)
+    )
+    few = g.value((4, 6))
+    g.node("FullyConnected", x, w, b, bend, clamp=(-1.0, 1.0))
+    g.node("FullyConnected", x, packed, None, few)
+    added, soft, slope = g.value((4, 6)), g.value((4, 6)), g.value((4, 6))
+    g.node("Multiply", bend, few, added)
+    g.node("Softmax", added, soft)
+    g.node("LeakyReLU", soft, slope, slope=0.5)
+    turned, half = g.value((6, 4)), g.value((6, 4), "fp16", argument=1, output=True, dynamic=True)
+    g.node("StaticTranspose", slope, turned, num_dims=2, perm=(1, 0))
+    g.node("Convert", turned, half)
+    product = g.value((4, 4), argument=2, output=True, dynamic=True)
+    g.node("BatchMatrixMultiply", soft, turned, product)
+    return g.method()
+
+
 WRITTEN: dict[str, Callable[[Edit], GraphWriter | MethodWriter]] = {
     maker.__name__: maker
-    for maker in (dynamic_shapes, symints, value_lists, constants, decoder, two_delegates)
+    for maker in (
+        *(dynamic_shapes, symints, value_lists, constants, decoder, two_delegates),
+        *(xnnpack_images, xnnpack_rows),
+    )
 }
 
 FILES = {name: write_pte(maker(None)) for name, maker in WRITTEN.items()} | {
@@ -249,6 +311,8 @@ def _change(place: tuple[Node, int], rng: Random) -> None:
 
 
 def _number(kind: str, old: float, rng: Random) -> float:
+    if kind == "f32":
+        return rng.choice([0.0, -1.0, 1e30, float("inf"), float("nan"), 3.5])
     if kind == "f64":
         return rng.choice([0.0, -1.0, 1e300, float("inf"), float("nan"), old + 1, 3.5])
     low, high = LIMITS[kind]

@@ -50,8 +50,10 @@ _FLAGS = {
     "u32": number_types.Uint32Flags,
     "u64": number_types.Uint64Flags,
     "i8": number_types.Int8Flags,
+    "i16": number_types.Int16Flags,
     "i32": number_types.Int32Flags,
     "i64": number_types.Int64Flags,
+    "f32": number_types.Float32Flags,
     "f64": number_types.Float64Flags,
 }
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from webpte.engine.files.source import Region
 from webpte.engine.format.flat import F32, IDENTIFIER_AT, U32, FlatBuffer, FlatTable, Span
-from webpte.engine.format.shared import MAX_RANK
+from webpte.engine.format.shared import check_extent
 from webpte.engine.format.vulkan import HEADER, DelegateHeader, parse_parts
 from webpte.errors import FormatError
 
@@ -293,13 +293,16 @@ def _tensor(item: FlatTable, constants: int) -> XnnTensor:
     if tag not in (1, 2):
         raise item.error(0, "xvalue_union_type", f"unknown kind of value {tag}")
     table = outer if tag == 1 else outer.required(0, "tensor_value")
-    dims = table.integers(2, "dims", U32)
-    if len(dims) > MAX_RANK or table.u32(1, "num_dims") != len(dims):
-        raise table.error(2, "dims", f"{len(dims)} dims, where num_dims says otherwise")
+    dims, datatype = table.integers(2, "dims", U32), _datatype(table, 0, "datatype")
+    check_extent(table, 2, "dims", dims, (datatype.bits + 7) // 8)
+    if (count := table.u32(1, "num_dims")) != len(dims):
+        raise table.error(2, "dims", f"{len(dims)} dims, where num_dims says {count}")
+    if (value_id := table.u32(6, "id_out")) == NOTHING:
+        raise table.error(6, "id_out", "is the number of an absent value")
     external, flags = table.u32(4, "external_id"), table.u32(5, "flags")
     return XnnTensor(
-        id=table.u32(6, "id_out"),
-        datatype=_datatype(table, 0, "datatype"),
+        id=value_id,
+        datatype=datatype,
         dims=dims,
         constant=_constant_index(table, 3, "constant_buffer_idx", constants),
         external=None if external == NOTHING else external,

@@ -158,22 +158,24 @@ async def _read_graphs(
             blob = await vulkan.read_delegate(region)
             graphs.append(scale_after_norms(build_graph(blob, source, named)))
             continue
-        call = _first_call(plan, index)
-        if call is None:  # nothing says which tensors the delegate takes, and nothing needs it
+        calls = [i for i in plan.instructions if isinstance(i, DelegateCall)]
+        given = [
+            [_end(plan, value) for value in call.args]
+            for call in calls
+            if call.delegate_index == index
+        ]
+        if not given:  # nothing says which tensors the delegate takes, and nothing needs it
             graphs.append(None)
             continue
-        ends = [_end(plan, value) for value in call.args]
+        ends = given[0]
+        if any(other != ends for other in given):
+            raise GraphError(f"delegate {index} is called with tensors of different layouts")
         xnn = await xnnpack.read_delegate(region)
         lowered = await lower_graph(xnn, source, named, ends, NODES)
         graphs.append(lowered.graph)
         places = (*lowered.inputs, *lowered.outputs)
         plan = _with_arguments(plan, index, places)
     return plan, tuple(graphs)
-
-
-def _first_call(plan: ExecutionPlan, index: int) -> DelegateCall | None:
-    calls = (i for i in plan.instructions if isinstance(i, DelegateCall))
-    return next((call for call in calls if call.delegate_index == index), None)
 
 
 def _end(plan: ExecutionPlan, index: int) -> End | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
+from webpte.engine.shapes import broadcast as broadcast_dims
 from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering, Order
 from webpte.engine.xnnpack.quantized import lower_table, quantized_binary
 
@@ -42,11 +43,13 @@ BINARY = {
     "PReLU": "webpte.prelu.default",
     "Subtract": "aten.sub.Tensor",
 }
+UNCLAMPED = ("Maximum", "Minimum", "PReLU")  # whose limits XNNPACK's delegate does not read
 
 
 def lower_unary(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
     held = lowering.held(x)
+    lowering.expect(out, x.dims)
     moves = node.kind == "Copy" and x.quantization == out.quantization
     if isinstance(out.quantization, PerTensorQuant) and not moves:
         lower_table(lowering, node, x, out)
@@ -61,6 +64,7 @@ def lower_clamp(lowering: Lowering, node: XnnNode) -> None:
         lower_table(lowering, node, x, out)
         return
     held = lowering.held(x)
+    lowering.expect(out, x.dims)
     made = lowering.new(out, held.order)
     clamp(lowering, node, held.tensor, made.tensor)
     lowering.give(out, made)
@@ -111,10 +115,14 @@ def compute_clamped(
 def lower_binary(lowering: Lowering, node: XnnNode) -> None:
     a, b = lowering.value(node, "input1_id"), lowering.value(node, "input2_id")
     out = lowering.value(node, "output_id")
+    lowering.expect(out, broadcast_dims(a.dims, b.dims))
     order = common_order(lowering, (a, b), len(out.dims))
     left, right = (broadcast(lowering, value, order) for value in (a, b))
     if isinstance(out.quantization, PerTensorQuant):
         quantized_binary(lowering, node, (a, left), (b, right), out, order)
+        return
+    if node.kind in UNCLAMPED:
+        lowering.compute(out, BINARY[node.kind], (left, right), order)
         return
     compute_clamped(lowering, node, out, BINARY[node.kind], (left, right), order)
 
@@ -134,12 +142,12 @@ def broadcast(lowering: Lowering, value: XnnTensor, order: Order) -> Tensor:
         return lowering.plain(value)
     if missing == 0:
         return lowering.held(value, order).tensor
-    plain, whole = lowering.plain(value), (*(1,) * missing, *value.dims)
-    wide = lowering.writer.new_tensor(plain.dtype, whole)
-    # all but a size may be live: the last is left to the view
-    lowering.writer.call("aten.view_copy.default", (plain, [*whole[:-1], -1]), wide)
-    dims = tuple(whole[axis] for axis in order)
-    moved = lowering.writer.new_tensor(plain.dtype, dims)
+    wide = lowering.plain(value)
+    for _ in range(missing):
+        more = lowering.writer.new_tensor(wide.dtype, (1, *wide.dims))
+        lowering.writer.call("aten.unsqueeze_copy.default", (wide, 0), more)
+        wide = more
+    moved = lowering.writer.new_tensor(wide.dtype, tuple(wide.dims[axis] for axis in order))
     lowering.writer.call("aten.permute_copy.default", (wide, list(order)), moved)
     return moved
 

@@ -22,10 +22,11 @@ from webpte.engine.xnnpack.elementwise import compute_clamped
 from webpte.engine.xnnpack.lowering import DynamicRows, Held, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import lower_table, params, quantized_limits
 from webpte.engine.xnnpack.spatial import cast_constant, requantization, weight_zero
+from webpte.engine.xnnpack.validate import TRANSPOSE_WEIGHTS
 from webpte.errors import GraphError
 
-TRANSPOSED = 1  # flag of weights [in, out], and of a product with the second matrix transposed
-FLATTENS = 4  # flag of a layer that makes a matrix of its input
+# weights [in, out], and a product with the second matrix transposed
+TRANSPOSED = TRANSPOSE_WEIGHTS
 FLOAT = DTYPES["float32"]
 FOUR_BITS = (XnnDataType.QCINT4, XnnDataType.QBINT4)
 
@@ -33,8 +34,8 @@ FOUR_BITS = (XnnDataType.QCINT4, XnnDataType.QBINT4)
 def lower_linear(lowering: Lowering, node: XnnNode) -> None:
     x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
     bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
-    if node.integers["flags"] & FLATTENS:
-        raise GraphError("a layer that makes a matrix of its input is not supported")
+    if bias is not None and bias.dims != out.dims[-1:]:
+        raise GraphError(f"a bias {list(bias.dims)} for {list(out.dims[-1:])} columns")
     if len(weight.dims) != 2:
         raise GraphError(f"weights {list(weight.dims)}; they are a matrix")
     rows = lowering.dynamic.get(x.id)
@@ -83,7 +84,7 @@ def _lower_q8(
         name = lowering.dtype(weight).name
         constant = relaid(lowering.constant(weight), weight.dims, (1, 0), name, name)
         matrix = lowering.writer.new_tensor(lowering.dtype(weight), weight.dims[::-1], constant)
-    scale = requantization(lowering, x, weight, out, channels)
+    scale = requantization(lowering, x, weight, out, channels, int(turned))
     lowering.compute(
         out,
         "webpte.q8_linear.default",
@@ -163,6 +164,8 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
     if not isinstance(per, PerBlockQuant):
         scales = in_memory(lowering.scales(weight, rows))
         return codes, lowering.writer.new_tensor(FLOAT, (1, rows), scales), inner
+    if per.axis != 0:
+        raise GraphError(f"weights with scales along dim {per.axis}")
     groups = inner // per.size
     if groups * per.size != inner:
         raise GraphError(f"weights of {inner} columns in groups of {per.size}")
@@ -173,15 +176,17 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
 def _turned_scales(
     lowering: Lowering, weight: XnnTensor, per: PerBlockQuant, dims: Dims
 ) -> Constant:
-    """Return scales [rows, groups] as float32 [groups, rows]; XNNPACK rounds them to bf16."""
+    """Return scales [rows, groups] as float32 [groups, rows].
+
+    XNNPACK's delegate rounds floats to bf16: they are raised by 2**-8, and cut off.
+    """
     found, dtype = lowering.block_scales(weight, per)
     if found is not None:
         return relaid(found, dims, (1, 0), dtype, "float32")
     scales = np.array(per.scales, np.float32)
     if scales.size != dims[0] * dims[1]:
         raise GraphError(f"{scales.size} scales for {dims[0]} rows of {dims[1]} groups")
-    words = scales.view(np.uint32)
-    rounded = (words + 0x7FFF + ((words >> 16) & 1)) & np.uint32(0xFFFF0000)
+    rounded = (scales * np.float32(1.00389105)).view(np.uint32) & np.uint32(0xFFFF0000)
     return in_memory(rounded.view(np.float32).reshape(dims).T)
 
 
@@ -192,6 +197,8 @@ def lower_product(lowering: Lowering, node: XnnNode) -> None:
     if a.id in lowering.dynamic or a.quantization is not None or b.quantization is not None:
         lowering.refuse(node, "quantized")
         return
+    if min(len(a.dims), len(b.dims)) < 2:
+        raise GraphError(f"a product of {list(a.dims)} and {list(b.dims)}; both have rows")
     left, right = lowering.plain(a), lowering.plain(b)
     if node.integers["flags"] & TRANSPOSED:
         axes = tuple(range(len(b.dims) - 2))
@@ -225,7 +232,10 @@ def lower_softmax(lowering: Lowering, node: XnnNode) -> None:
     if out.quantization is not None:
         lowering.refuse(node, "of 8 bits")
         return
+    if not x.dims:
+        raise GraphError("softmax of a value without dims")
     held = lowering.held(x)
+    lowering.expect(out, x.dims)
     axis = held.order.index(len(x.dims) - 1)
     lowering.compute(out, "aten._softmax.default", (held.tensor, axis, False), held.order)
 
@@ -236,6 +246,7 @@ def lower_convert(lowering: Lowering, node: XnnNode) -> None:
         lowering.dynamic[out.id] = quantize_rows(lowering, x, out.quantization.dims)
         return
     held = lowering.held(x)
+    lowering.expect(out, x.dims)
     if isinstance(x.quantization, PerTensorQuant) and isinstance(out.quantization, PerTensorQuant):
         if (x.quantization, x.datatype) == (out.quantization, out.datatype):
             lowering.give(out, Held(held.tensor, held.order))
@@ -244,6 +255,9 @@ def lower_convert(lowering: Lowering, node: XnnNode) -> None:
         return
     quantized = out if isinstance(out.quantization, PerTensorQuant) else x
     if quantized.quantization is None:
+        if out.datatype is XnnDataType.INT32 and x.datatype is not XnnDataType.INT32:
+            lowering.refuse(node, "of floats to integers")
+            return
         lowering.compute(out, "aten._to_copy.default", (held.tensor,), held.order)
         return
     per, least, most = params(quantized), -128, 127

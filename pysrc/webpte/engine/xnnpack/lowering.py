@@ -32,6 +32,7 @@ from webpte.engine.format.xnnpack import (
 from webpte.engine.graph.graph import Constant, Graph, Tensor
 from webpte.engine.graph.graph_writer import GraphWriter
 from webpte.engine.shapes import Dims, numel
+from webpte.engine.xnnpack.validate import check_graph
 from webpte.errors import ConstantError, GraphError
 
 Order: TypeAlias = tuple[int, ...]
@@ -127,11 +128,13 @@ class Lowering:
             )
         return found
 
-    def scales(self, value: XnnTensor, channels: int) -> np.ndarray:
-        """Return the scales of a value, per channel, as float32 [channels]."""
+    def scales(self, value: XnnTensor, channels: int, axis: int = 0) -> np.ndarray:
+        """Return the scales of a value, per index of `axis`, as float32 [channels]."""
         match value.quantization:
             case PerTensorQuant(scale, _):
                 return np.full(channels, scale, np.float32)
+            case PerChannelQuant(_, other, _) if other != axis:
+                raise GraphError(f"value {value.id}: scales along dim {other}, not dim {axis}")
             case PerChannelQuant(scales, _, buffer):
                 found = np.array(scales, np.float32) if buffer is None else self._scales[value.id]
                 if found.size != channels:
@@ -182,9 +185,18 @@ class Lowering:
 
     def give(self, value: XnnTensor, held: Held) -> None:
         """State the tensor that holds a value."""
-        if value.id in self._held or value.id in self.dynamic:
+        if value.id in self._held or value.id in self.dynamic or value.constant is not None:
             raise GraphError(f"value {value.id} is computed twice")
+        places = map(held.order.index, range(len(held.order)))
+        self.expect(value, tuple(held.tensor.dims[place] for place in places))
         self._held[value.id] = held
+
+    def expect(self, value: XnnTensor, dims: Sequence[int]) -> None:
+        """Raise if a value has other dims in the file than those that its node computes."""
+        if tuple(dims) != value.dims:
+            raise GraphError(
+                f"value {value.id} is {list(value.dims)} in the file, {list(dims)} by its node"
+            )
 
     def compute(
         self, value: XnnTensor, name: str, args: Sequence[Any], order: Order | None = None
@@ -200,7 +212,8 @@ class Lowering:
         for name, value_id in node.ids.items():
             if name.startswith("output"):
                 value = self.values[value_id]
-                out = self.new(value, dtype=DTYPES[_DTYPES.get(value.datatype, "float32")])
+                dtype = _DTYPES.get(value.datatype, "float32")
+                out = self.new(value, dtype=DTYPES.get(dtype, DTYPES["float32"]))
                 self.writer.call(f"xnnpack.{node.kind}({detail})", (), out.tensor)
                 self.give(value, out)
 
@@ -234,7 +247,7 @@ def _named(number: int, entry: XnnBytes, named: Mapping[str, Region]) -> Constan
         raise ConstantError(
             f"constant {number}: {entry.size} bytes are needed, {named[key].size} are in the file"
         )
-    return Constant(named[key], key)
+    return Constant(named[key].head(entry.size), key)
 
 
 async def read_scales(
@@ -264,6 +277,7 @@ async def lower_graph(
     nodes: Mapping[str, NodeLowering],
 ) -> Lowered:
     """Lower a graph. `ends` are the arguments of the delegate, `nodes` the kinds of nodes."""
+    check_graph(graph)
     constants = await resolve_constants(graph, source, named)
     lowering = Lowering(graph, constants, await read_scales(graph, constants))
     inputs = _sorted(value for value in graph.values if value.is_input)
@@ -329,6 +343,12 @@ def _end_of(value: XnnTensor, ends: Sequence[End | None]) -> End:
         raise GraphError(
             f"argument {place} of the delegate has {len(end.dim_order)} dims, "
             f"its value {len(value.dims)}"
+        )
+    sizes = tuple(end.sizes[axis] for axis in end.dim_order)
+    if end.sizes and sizes != value.dims:
+        raise GraphError(
+            f"argument {place} of the delegate is {list(sizes)} in memory, "
+            f"its value {list(value.dims)}"
         )
     return end
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.elementwise import common_order
@@ -23,6 +25,9 @@ def lower_reshape(lowering: Lowering, node: XnnNode) -> None:
     """Append a view; a size of 0 in the file is inferred."""
     x, out, shape = _ends(lowering, node, "new_shape")
     sizes = [size or -1 for size in shape]
+    if sizes.count(-1) > 1 or len(sizes) != len(out.dims):
+        raise GraphError(f"a view as {list(shape)} of a value {list(out.dims)}")
+    lowering.expect(out, [size or known for size, known in zip(shape, out.dims, strict=True)])
     lowering.compute(out, "aten.view_copy.default", (lowering.plain(x), sizes))
 
 
@@ -56,7 +61,8 @@ def lower_pad(lowering: Lowering, node: XnnNode) -> None:
     filler: float | int = value
     if isinstance(x.quantization, PerTensorQuant):
         least, most = (-128, 127) if is_signed(x) else (0, 255)
-        scaled = round(value / x.quantization.scale) + x.quantization.zero_point
+        quotient = np.float32(value) / np.float32(x.quantization.scale)
+        scaled = round(float(quotient)) + x.quantization.zero_point
         filler = max(least, min(most, scaled))
     lowering.compute(out, "aten.constant_pad_nd.default", (held.tensor, pads, filler), held.order)
 
@@ -72,6 +78,11 @@ def lower_concatenate(lowering: Lowering, node: XnnNode) -> None:
     if any(value.quantization != out.quantization for value in values):
         lowering.refuse(node, "of values with several scales")
         return
+    if any(len(value.dims) != len(out.dims) for value in values):
+        raise GraphError(f"values of other ranks than {len(out.dims)} are joined")
+    dims = list(values[0].dims)
+    dims[axis] = sum(value.dims[axis] for value in values)
+    lowering.expect(out, dims)
     order = common_order(lowering, values, len(out.dims))
     parts: list[Tensor] = [lowering.held(value, order).tensor for value in values]
     lowering.compute(out, "aten.cat.default", (parts, order.index(axis)), order)

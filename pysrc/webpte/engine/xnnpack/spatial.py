@@ -14,9 +14,8 @@ from webpte.engine.xnnpack.constants import BF16, in_memory, relaid
 from webpte.engine.xnnpack.elementwise import clamp, compute_clamped, limits
 from webpte.engine.xnnpack.lowering import IMAGES, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import params, quantized_limits
+from webpte.engine.xnnpack.validate import ALIGN_CORNERS
 from webpte.errors import GraphError
-
-SAME_PADDING, ALIGN_CORNERS, LEGACY_CENTERS = 4, 8, 4  # flags of pools and of resizing
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def filter_of(node: XnnNode, weight: XnnTensor) -> Filter:
     kernel = numbers["kernel_height"], numbers["kernel_width"]
     depthwise = node.kind == "DepthwiseConv2d"
     dims = (1, *kernel, out) if depthwise else (out, *kernel, inner)
-    if weight.dims != dims or not groups:
+    if weight.dims != dims or not groups or (depthwise and inner != 1):
         raise GraphError(f"weights {list(weight.dims)}, where the node has {list(dims)}")
     return Filter(out, *kernel, inner, groups, depthwise, node.kind == "ConvTranspose2d")
 
@@ -71,8 +70,8 @@ def lower_convolution(lowering: Lowering, node: XnnNode) -> None:
     x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
     bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
     sizes = filter_of(node, weight)
-    if node.integers["flags"] & SAME_PADDING:
-        raise GraphError("paddings that follow from the sizes of the image are not supported")
+    if bias is not None and bias.dims != (sizes.out,):
+        raise GraphError(f"a bias {list(bias.dims)} for {sizes.out} channels")
     if x.id in lowering.dynamic:
         _lower_dynamic(lowering, node, sizes, weight, bias, out)
     elif isinstance(x.quantization, PerTensorQuant):
@@ -145,10 +144,13 @@ def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
     Constants of 32 bits remain so beside bf16: both are stored, and computed with, as float32.
     """
     source = lowering.dtype(value).name
+    if not lowering.dtype(value).is_float:
+        raise GraphError(f"value {value.id} of {source}, where a float is needed")
     if value.constant is None or source == dtype or (source, dtype) == ("float32", BF16):
         return lowering.plain(value)
-    axes = range(len(value.dims))
-    constant = relaid(lowering.constant(value), value.dims, axes, source, dtype)
+    # row by row, so that no large constant is converted as a whole
+    rows, *inner = value.dims or (1,)
+    constant = relaid(lowering.constant(value), inner, range(len(inner)), source, dtype, rows)
     return lowering.writer.new_tensor(DTYPES[dtype], value.dims, constant)
 
 
@@ -156,7 +158,8 @@ def _lower_q8(lowering: Lowering, node: XnnNode, sizes: Filter) -> None:
     """Append a convolution of 8-bit values, which is requantized with XNNPACK's rounding."""
     x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
     bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
-    scale = requantization(lowering, x, weight, out, sizes.out)
+    axis = len(weight.dims) - 1 if sizes.depthwise else 0
+    scale = requantization(lowering, x, weight, out, sizes.out, axis)
     name = "webpte.q8_conv_transposed.default" if sizes.transposed else "webpte.q8_conv.default"
     extra = (window(node, "adjustment"),) if sizes.transposed else ()
     kind = () if sizes.transposed else (sizes.depthwise,)
@@ -208,7 +211,7 @@ def _lower_dynamic(
     sums, scaled = (lowering.writer.new_tensor(image.dtype, made.tensor.dims) for _ in range(2))
     args = (rounded, kernel, None, stride, pads, dilation, False, [0, 0], sizes.groups)
     lowering.writer.call("aten.convolution.default", args, sums)
-    scales = in_memory(lowering.scales(weight, sizes.out))
+    scales = in_memory(lowering.scales(weight, sizes.out, 3 if sizes.depthwise else 0))
     factor = lowering.writer.new_tensor(image.dtype, (sizes.out, 1, 1), scales)
     lowering.writer.call("aten.mul.Tensor", (sums, factor), scaled)
     if bias is not None:
@@ -228,10 +231,10 @@ def weight_zero(weight: XnnTensor) -> int:
 
 
 def requantization(
-    lowering: Lowering, x: XnnTensor, weight: XnnTensor, out: XnnTensor, channels: int
+    lowering: Lowering, x: XnnTensor, weight: XnnTensor, out: XnnTensor, channels: int, axis: int
 ) -> Tensor:
     """Return the factors from sums of products to the numbers of the output, per channel."""
-    scales = np.float32(params(x).scale) * lowering.scales(weight, channels)
+    scales = np.float32(params(x).scale) * lowering.scales(weight, channels, axis)
     factors = scales / np.float32(params(out).scale)
     constant = in_memory(factors.astype(np.float32))
     return lowering.writer.new_tensor(DTYPES["float32"], (channels,), constant)
@@ -240,6 +243,12 @@ def requantization(
 def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
     image = lowering.image(x)
+    spans = [
+        (size - 1) * step
+        for size, step in zip(window(node, "pooling"), window(node, "dilation"), strict=True)
+    ]
+    if any(pad > span for pad, span in zip(paddings(node), [*spans, *spans], strict=True)):
+        raise GraphError("a pool with windows outside of the image")
     filler = -math.inf
     if isinstance(x.quantization, PerTensorQuant):
         filler = 0 if lowering.dtype(x).name == "uint8" else -128
@@ -247,6 +256,9 @@ def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
     sizes = (window(node, "pooling"), window(node, "stride"), pads, window(node, "dilation"))
     name = "aten.max_pool2d.default"
     if isinstance(out.quantization, PerTensorQuant):
+        if node.clamp is not None:
+            lowering.refuse(node, "of 8 bits with limits")
+            return
         lowering.compute(out, name, (image, *sizes, False), IMAGES)
         return
     compute_clamped(lowering, node, out, name, (image, *sizes, False), IMAGES)
@@ -283,10 +295,7 @@ def lower_mean(lowering: Lowering, node: XnnNode) -> None:
 
 def lower_resize(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
-    flags = node.integers["flags"]
-    if flags & LEGACY_CENTERS:
-        raise GraphError("resizing by the rule of old TensorFlow versions is not supported")
-    size, aligned = window(node, "new"), bool(flags & ALIGN_CORNERS)
+    size, aligned = window(node, "new"), bool(node.integers["flags"] & ALIGN_CORNERS)
     if isinstance(out.quantization, PerTensorQuant):
         name = "webpte.q8_resize_bilinear2d.default"
         lowering.compute(out, name, (lowering.image(x), size, aligned), IMAGES)
