@@ -17,7 +17,7 @@ import torch
 from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from torch import nn
+from torch import Tensor, nn
 
 from support.graphs.bfloat16 import EDGES
 from support.write.pack_suite import Entry, write_zip
@@ -25,7 +25,6 @@ from webpte_host.base.layout import ROOT
 
 BF16 = torch.bfloat16
 OUT = ROOT / "tests" / "suites" / "bfloat16.zip"
-Tensor = torch.Tensor
 
 
 class Perceptron(nn.Module):

@@ -150,7 +150,9 @@ def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
         return lowering.plain(value)
     # row by row, so that no large constant is converted as a whole
     rows, *inner = value.dims or (1,)
-    constant = relaid(lowering.constant(value), inner, range(len(inner)), source, dtype, rows)
+    constant = relaid(
+        lowering.constant(value), tuple(inner), range(len(inner)), source, dtype, rows
+    )
     return lowering.writer.new_tensor(DTYPES[dtype], value.dims, constant)
 
 
