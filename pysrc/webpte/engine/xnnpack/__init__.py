@@ -1,0 +1,1 @@
+"""XNNPACK's numbers: how its nodes on bytes compute."""
