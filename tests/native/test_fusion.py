@@ -61,13 +61,15 @@ CASES += [("normed", "int8", SIZES[0]), ("residual", "q4", SIZES[5])]
 CASES += [("gated", "float", SIZES[i]) for i in (1, 3, 4, 6)] + [("normed", "float", SIZES[6])]
 CASES += [("gated", "rounded", SIZES[i]) for i in (1, 3)] + [("normed", "rounded", SIZES[6])]
 CASES += [("residual", "rounded", SIZES[i]) for i in (2, 5)]
+CASES += [("normed", "qd8", SIZES[1]), ("gated", "qd8", SIZES[3]), ("residual", "qd8", SIZES[2])]
+CASES += [("residual", "qd8", SIZES[5]), ("normed", "qd8", SIZES[0])]
 
 
 @pytest.mark.parametrize(("shape", "kind", "sizes"), extent.share(CASES, 2), ids=str)
 def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
     graph, inputs = SHAPES[shape](sizes, kind)
     # Rounding to int8 may go either way.
-    compare(graph, [inputs], tolerance=2e-3 if kind == "rounded" else 1e-5)
+    compare(graph, [inputs], tolerance=2e-3 if kind in ("rounded", "qd8") else 1e-5)
 
 
 def test_one_row_of_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,7 @@
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/axes.wgsl
-
-override HAS_Y: bool;
-// Whether an operand has the output's layout; otherwise it is read through the axes.
-override X_FLAT: bool;
-override Y_FLAT: bool;
+// use lib/int8/int8_operands.wgsl
 
 struct Params {
     words: u32,
@@ -45,26 +41,9 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     if (word >= params.words) {
         return;
     }
-    var left = vec4<i32>();
-    var right = vec4<i32>();
-    if (!X_FLAT || !Y_FLAT) {
-        var axes = params.axes;
-        for (var lane = 0u; lane < 4u; lane++) {
-            let at = strided_offsets(word * 4u + lane, params.rank, &axes);
-            left[lane] = signed_bytes_of(x_words[at.x / 4u])[at.x % 4u];
-            if (HAS_Y) {
-                right[lane] = signed_bytes_of(y_words[at.y / 4u])[at.y % 4u];
-            }
-        }
-    }
-    if (X_FLAT) {
-        left = signed_bytes_of(x_words[word]);
-    }
-    if (HAS_Y && Y_FLAT) {
-        right = signed_bytes_of(y_words[word]);
-    }
-    let x = (vec4<f32>(left) - params.x_zero) * params.x_scale;
-    let y = (vec4<f32>(right) - params.y_zero) * params.y_scale;
+    let found = operands_at(word);
+    let x = (vec4<f32>(found.x) - params.x_zero) * params.x_scale;
+    let y = (vec4<f32>(found.y) - params.y_zero) * params.y_scale;
     let value = round(formula(x, y) * params.inverse) + params.zero;
     output[word] = word_of(vec4<u32>(vec4<i32>(clamp(value, vec4<f32>(-128.0), vec4<f32>(127.0)))));
 }

@@ -8,6 +8,7 @@
 // use lib/pool/pool.wgsl
 
 override WITH_INDICES: bool;
+override IN_WINDOW = false; // places are w * height + h in their windows, as XNNPACK counts them
 override FLOATS: bool; // whether VALUE is f32
 
 @group(0) @binding(0) var<storage, read> input: array<word_${STORED}>;
@@ -72,6 +73,12 @@ fn main(
     }
     output[quad] = store_${VALUE}_as_${STORED}(best.value);
     if (WITH_INDICES) {
-        indices[quad] = select(best.place, first_places(windows), best.place < vec4<i32>());
+        let place = select(best.place, first_places(windows), best.place < vec4<i32>());
+        if (IN_WINDOW) {
+            let w = place % params.in_size.y % params.kernel.y;
+            indices[quad] = w * params.kernel.x + place / params.in_size.y % params.kernel.x;
+        } else {
+            indices[quad] = place;
+        }
     }
 }

@@ -12,6 +12,7 @@ Array = np.ndarray
 
 ADD, MUL, VIEW = "aten.add.Tensor", "aten.mul.Tensor", "aten.view_copy.default"
 CHOOSE = "torchao.choose_qparams_affine.default"
+ROWS = "webpte.choose_qparams_qd8.default"
 NORM, SIGMOID = "et_vk.rms_norm.default", "aten.sigmoid.default"
 
 
@@ -54,21 +55,28 @@ class Net:
         table = np.abs(self.floats(-(-inner // 32), stride)) / np.float32(4 * np.sqrt(inner))
         added = self.constant(self.floats(stride)) if bias else self.g.null()
         args = (self.constant(codes), self.constant(table), self.g.int(32), added)
-        if kind == "rounded":
+        if kind in ("rounded", "qd8"):
             weight, *rest = args
-            given = (x, *self.rounding(x), weight, self.g.null(), *rest)
+            pair = self.rounding(x, ROWS if kind == "qd8" else "ASYMMETRIC")
+            given = (x, *pair, weight, self.g.null(), *rest)
             return self.g.op("et_vk.linear_dq8ca_q4gsw.default", *given, out)
         return self.g.op("et_vk.linear_q4gsw.default", x, *args, out)
 
     def rounding(self, x: int, mapping: str = "ASYMMETRIC") -> tuple[int, int]:
-        """Write a scale and a zero point for each row, shared by all readers of x."""
+        """Write a scale and a zero point for each row, shared by all readers of x.
+
+        ROWS in place of a mapping has XNNPACK's numbers.
+        """
         if x not in self._roundings:
             g, (*rows, inner) = self.g, self.g.shapes[x][0]
             pair = g.tensor(tuple(rows)), g.tensor(tuple(rows), "int8")
+            self._roundings[x] = pair
+            if mapping == ROWS:
+                g.op(ROWS, x, g.int(1), g.value_list(pair))
+                return pair
             block = (g.string(mapping), g.int_list([*(1 for _ in rows), inner]), g.null())
             rest = (g.int(-128), g.int(127), g.null(), g.null(), g.null(), g.bool_(False))
             g.op(CHOOSE, x, *block, *rest, g.value_list(pair))
-            self._roundings[x] = pair
         return self._roundings[x]
 
     def like(self, x: int) -> int:

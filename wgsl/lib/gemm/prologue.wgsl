@@ -10,6 +10,7 @@
 
 override NORMED: bool = false;
 override DYNAMIC_INT8: bool = false;
+override INVERSE_FIRST: bool = false; // scale and zero point as in choose_qparams_qd8; min_scale is 0
 
 const SQUARED = ${SQUARED}; // NORMED && !DYNAMIC_INT8: the slices also add up squares of x
 const SQUARES = select(1u, THREADS * ROWS, SQUARED);
@@ -37,6 +38,21 @@ fn row_stats(row: u32, thread: u32) -> vec4<f32> {
     return seen;
 }
 
+// Rounds a product, so that it is not fused with a sum: the compiler does not know that min_scale is 0.
+fn alone(product: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(product) | bitcast<u32>(params.min_scale));
+}
+
+// The scale and zero point of a row that reaches from `lowest` to `highest`.
+fn qparams_by_inverse(lowest: f32, highest: f32) -> vec2<f32> {
+    let inverse = select(exact_quotient_f32(255.0, highest - lowest), 1.0, highest == lowest);
+    let first = alone(lowest * inverse);
+    let last = alone(highest * inverse);
+    let below = (-128.0 + first) + (127.0 + last) > 0.0;
+    let zero = round(select(127.0 - last, -128.0 - first, below));
+    return vec2<f32>(exact_quotient_f32(1.0, inverse), clamp(zero, -128.0, 127.0));
+}
+
 fn qparams_of(seen: vec4<f32>) -> vec4<f32> {
     var rms = 1.0;
     if (NORMED) {
@@ -47,7 +63,12 @@ fn qparams_of(seen: vec4<f32>) -> vec4<f32> {
     if (is_nan_f32(seen.x)) { // min and max may drop a NaN
         scale = seen.x;
     }
-    let zero = clamp(-128.0 - round(exact_quotient_f32(lowest, scale)), -128.0, 127.0);
+    var zero = clamp(-128.0 - round(exact_quotient_f32(lowest, scale)), -128.0, 127.0);
+    if (INVERSE_FIRST) {
+        let chosen = qparams_by_inverse(lowest, seen.z * rms);
+        scale = select(chosen.x, seen.x, is_nan_f32(seen.x));
+        zero = chosen.y;
+    }
     return vec4<f32>(scale, exact_quotient_f32(1.0, scale), zero, rms);
 }
 

@@ -10,6 +10,12 @@ from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, X
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.constants import in_memory
 from webpte.engine.xnnpack.lowering import Lowering, Order
+from webpte.engine.xnnpack.tables import (
+    limits,
+    quantized_bound,
+    requantize_table,
+    unary_table,
+)
 from webpte.errors import GraphError
 
 BINARY = {
@@ -34,17 +40,12 @@ def is_signed(value: XnnTensor) -> bool:
 
 def quantized_limits(node: XnnNode, out: XnnTensor) -> tuple[int, int]:
     """Return the least and the largest number of an output, with its zero point."""
-    least, most = (-128, 127) if is_signed(out) else (0, 255)
+    signed = is_signed(out)
     if node.clamp is None:
-        return least, most
-    scale, zero = np.float32(params(out).scale), params(out).zero_point
-
-    def rounded(limit: float) -> int:
-        if math.isinf(limit) or math.isnan(limit):
-            return most if limit > 0 else least
-        return int(np.clip(np.rint(np.float32(limit) / scale) + zero, least, most))
-
-    return rounded(node.clamp[0]), rounded(node.clamp[1])
+        return limits(signed)
+    scale, zero = params(out).scale, params(out).zero_point
+    low, high = (quantized_bound(limit, scale, zero, signed) for limit in node.clamp)
+    return low, high
 
 
 def quantized_binary(
@@ -76,6 +77,25 @@ def lower_table(lowering: Lowering, node: XnnNode, x: XnnTensor, out: XnnTensor)
     lowering.compute(out, "webpte.q8_table.default", (held.tensor, entries), held.order)
 
 
+# Names of elementwise nodes in the tables.
+FUNCTIONS = {
+    **{name: name.lower() for name in ("Abs", "Ceiling", "Copy", "Cos", "ELU", "Exp", "Floor")},
+    **{name: name.lower() for name in ("Gelu", "Hardswish", "Log", "Negate", "Sigmoid", "Sin")},
+    **{name: name.lower() for name in ("Clamp", "Square", "Tanh")},
+    "LeakyReLU": "leaky_relu",
+    "ReciprocalSquareRoot": "reciprocal_square_root",
+    "SquareRoot": "square_root",
+}
+
+
 def node_table(node: XnnNode, x: XnnTensor, out: XnnTensor) -> np.ndarray | None:
     """Return the results of a node by the byte of its input, or None for an unknown node."""
-    return None
+    given, made, signed = params(x), params(out), is_signed(x)
+    ends = (given.scale, given.zero_point, signed, made.scale, made.zero_point)
+    if node.kind == "Convert":
+        return requantize_table(*ends, is_signed(out))
+    if node.kind not in FUNCTIONS or is_signed(out) != signed:
+        return None
+    low, high = node.clamp or (-math.inf, math.inf)
+    alpha = node.numbers.get("alpha", node.numbers.get("negative_slope", 1.0))
+    return unary_table(FUNCTIONS[node.kind], *ends, alpha=alpha, low=low, high=high)

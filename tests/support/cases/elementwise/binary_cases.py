@@ -330,6 +330,19 @@ def math_remainder(x: float, y: float) -> float:
     return rest + y if rest and (rest < 0) != (y < 0) else rest
 
 
+def prelu_cases() -> list[Case]:
+    """A slope per channel, and every other way of broadcasting."""
+
+    def prelu(x: Array, slope: Array) -> Array:
+        return np.where(x < 0, x * slope, x)
+
+    values = floats(0, -0.0, 1, -1, INF, -INF, NAN, -3e38)
+    return [
+        *(binary("webpte.prelu.default", pair, prelu) for pair in pairs_of(-4, 4)),
+        binary("webpte.prelu.default", (values, floats(0.25)), prelu, label="all"),
+    ]
+
+
 def angle_cases() -> list[Case]:
     """All quadrants, the axes, and infinities on both sides."""
     values = floats(0, -0.0, 1, -1, INF, -INF, 1e-20, 3e38, NAN, 0.5)
@@ -351,4 +364,5 @@ BINARY_CASES = (
     + special_cases()
     + remainder_cases()
     + angle_cases()
+    + prelu_cases()
 )

@@ -12,6 +12,7 @@ from support.cases.row_cases import RowCase, normal
 
 AVERAGE = "aten.avg_pool2d.default"
 MAXIMUM = "aten.max_pool2d.default"
+ARGMAX = "webpte.argmax_pool2d.default"
 WITH_INDICES = "aten.max_pool2d_with_indices.default"
 
 Pairs = list[int]
@@ -103,6 +104,17 @@ def with_indices(x: Array, *args: Any, **options: Any) -> RowCase:
     return RowCase(WITH_INDICES, (x, *args), expect_maximum, outs, **options)
 
 
+def argmax(x: Array, kernel: Pairs, **options: Any) -> RowCase:
+    """Places are counted column by column in their window."""
+
+    def expect(x: Array, kernel: Pairs) -> tuple[Array, Array]:
+        values, places = expect_maximum(x, kernel)
+        h, w = places // x.shape[-1] % kernel[0], places % x.shape[-1] % kernel[-1]
+        return values, w * kernel[0] + h
+
+    return RowCase(ARGMAX, (x, kernel), expect, (str(x.dtype), "int32"), **options)
+
+
 def digits(shape: tuple[int, ...], dtype: str = "float32", seed: int = 5) -> Array:
     """Few different numbers, so that windows have ties."""
     return np.random.default_rng(seed).integers(0, 4, shape).astype(dtype) - np.dtype(dtype).type(
@@ -162,6 +174,9 @@ POOL_CASES = [
     with_indices(digits((1, 3, 5, 7), "uint8"), [2, 2], [1, 2]),
     with_indices(digits((2, 3, 9, 8)), [2, 2], live=((digits((1, 3, 5, 4), seed=6),),)),
     maximum(digits((2, 3, 9, 8)), [3, 3], [2, 2], [1, 1]),
+    *(argmax(digits((2, 3, 9, 8)), kernel) for kernel in ([3, 2], [9, 1], [1, 8], [4, 5], [1, 1])),
+    argmax(digits((3, 40, 31)), [38, 29], label="64 lanes, no batch"),
+    argmax(digits((2, 3, 9, 8)), [2, 2], live=((digits((1, 3, 5, 4), seed=6),),)),
     maximum(normal((3, 9, 8)), [2], label="defaults, no batch"),
     maximum(normal((1, 2, 9, 8)), [3], [2], [1], live=((normal((1, 2, 2, 3), 2),),)),
 ]

@@ -76,6 +76,10 @@ def np_fmod(x: Array, y: Array) -> Array:
         return np.fmod(x, y)
 
 
+def np_prelu(x: Array, slope: Array) -> Array:
+    return np.where(x < 0, x * slope, x)
+
+
 def np_modulo(x: Array, y: Array) -> Array:
     with np.errstate(all="ignore"):
         return np.remainder(x, y)
@@ -102,6 +106,7 @@ BINARY = (
         "aten.remainder.Tensor", "modulo_of(x, y)", np_modulo, integer="integer_modulo_of(x, y)"
     ),
     Binary("aten.pow.Tensor_Tensor", "real_pow(x, y)", np_power, integer="integer_pow(x, y)"),
+    Binary("webpte.prelu.default", "select(x, x * y, x < Vec())", np_prelu),
     Binary("aten.logical_and.default", "x & y", np.logical_and, computed="bool", integer="x & y"),
     Binary("aten.logical_or.default", "x | y", np.logical_or, computed="bool", integer="x | y"),
     Binary("aten.logical_xor.default", "x != y", np.logical_xor, computed="bool", integer="x != y"),

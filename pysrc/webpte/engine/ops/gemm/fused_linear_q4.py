@@ -68,7 +68,7 @@ from webpte.engine.ops.gemm.skinny_config import batch_config, is_batch
 from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_gated
 from webpte.engine.ops.gemm.subgroup_matrix.tiles import takes_matrices
 from webpte.engine.ops.norm.fused_norm import LAYER_NORM, RMS_NORM, NormedSum
-from webpte.engine.ops.quant.choose_qparams import CHOOSE, MAPPINGS
+from webpte.engine.ops.quant.choose_qparams import CHOOSE, INVERSE_FIRST, MAPPINGS
 
 GEMM_ADD = "webpte.gemm_add"
 NORMED_GEMM = "webpte.normed_gemm"
@@ -153,10 +153,12 @@ def prologue_of(parts: Sequence[Part]) -> Prologue | None:
     choice = CHOOSE_OF[chosen.call.name].rule(chosen)
     x = chosen.tensor("x")
     rows = choice.block == (*(1 for _ in x.dims[:-1]), x.dims[-1])
-    known = (choice.mapping, choice.low, choice.high) == (MAPPINGS["ASYMMETRIC"], -128, 127)
+    mappings = (MAPPINGS["ASYMMETRIC"], INVERSE_FIRST)
+    known = choice.mapping in mappings and (choice.low, choice.high) == (-128, 127)
     if not rows or not known:
         return Prologue(x.with_dims((*x.dims[:-1], 0)))
-    return replace(prologue or Prologue(x), least=choice.epsilon)
+    inverse_first = choice.mapping == INVERSE_FIRST
+    return replace(prologue or Prologue(x), least=choice.epsilon, inverse_first=inverse_first)
 
 
 def centered_first(parts: Sequence[Part]) -> bool:

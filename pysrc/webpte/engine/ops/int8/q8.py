@@ -49,6 +49,15 @@ def read_bounds(args: Args) -> tuple[int, int]:
     return low, high
 
 
+def read_scale(args: Args, name: str) -> np.float32:
+    """Read a scale of a tensor, a positive float32."""
+    with np.errstate(over="ignore", under="ignore"):
+        scale = np.float32(args.number(name))
+    if not (np.isfinite(scale) and scale >= np.finfo(np.float32).smallest_normal):
+        raise GraphError(f"{args.call}: {name}={scale} is not a scale")
+    return scale
+
+
 def signed_zero(args: Args, name: str, tensor: TensorArg) -> int:
     """Read the zero point of a tensor after its bytes have been made signed."""
     zero = read_zero(args, name, tensor)

@@ -1,7 +1,9 @@
 """2D pooling: averages, or maxima and their indices, over windows of height and width.
 
     self (C, H, W) or (B, C, H, W); out has the same rank, with sizes as in `out_size`
-    indices: h * W + w of the maximum in its channel
+    indices: h * W + w of the maximum in its channel; of argmax_pool2d, w * KH + h in its window
+
+argmax_pool2d is XNNPACK's, for windows side by side.
 
 A window starts at o * stride - padding and has kernel elements, dilation apart (averages have no
 dilation). An average divides by divisor_override, by the number of elements inside of the input, or
@@ -159,6 +161,33 @@ def lower_average(args: Args) -> list[Dispatch]:
     )
 
 
+def argmax_call(args: Args) -> Pool:
+    """Read windows that lie side by side; what does not fill a window is left out."""
+    x, kernel = args.tensor("self"), pair(args, "kernel_size", None)
+    values, indices = args.outs
+    if x.rank not in (3, 4) or not x.dtype.is_float or values.dtype.stored != x.dtype.stored:
+        raise GraphError(f"{args.call}: takes floats of rank 3 or 4, not {x.dtype.name} {x.dims}")
+    if indices.dtype.stored != "int32":
+        raise GraphError(f"{args.call}: indices are int32 or int64, not {indices.dtype.name}")
+    height, width = x.dims[-2] // kernel[0], x.dims[-1] // kernel[1]
+    if height == 0 or width == 0:
+        raise GraphError(f"{args.call}: a window of {list(kernel)} does not fit {list(x.dims)}")
+    in_size = (x.dims[-2], x.dims[-1])
+    return Pool(x.dims[:-2], in_size, (height, width), kernel, kernel, (0, 0), (1, 1))
+
+
+def argmax_shape(args: Args) -> tuple[Dims, Dims]:
+    pool = argmax_call(args)
+    return ((*pool.outer, *pool.out_size),) * 2
+
+
+def lower_argmax(args: Args) -> list[Dispatch]:
+    overrides = (("FLOATS", True), ("IN_WINDOW", True), ("WITH_INDICES", True))
+    return lower_pool(
+        args, argmax_call(args), "pool_max", extra=(args.outs[1].id,), overrides=overrides
+    )
+
+
 def lower_maximum(args: Args) -> list[Dispatch]:
     pool, outs = read_call(args, dilated=True), args.outs
     with_indices = len(outs) == 2
@@ -218,8 +247,21 @@ def window_of(pool: Pool, padding: Pair) -> tuple[Pair, Pair, Pair, Pair]:
     return pool.kernel, pool.stride, padding, pool.dilation
 
 
+def run_argmax(args: Args) -> list[Array]:
+    pool = argmax_call(args)
+    best, found = maximum(pool, args.array("self"))
+    w = found % pool.in_size[1] % pool.kernel[1]
+    h = found // pool.in_size[1] % pool.kernel[0]
+    return [best, (w * pool.kernel[0] + h).astype(np.int32)]
+
+
 def run_maximum(args: Args) -> list[Array]:
-    pool, x = read_call(args, dilated=True), args.array("self")
+    best, found = maximum(read_call(args, dilated=True), args.array("self"))
+    return [best, found.astype(np.int32)][: len(args.outs)]
+
+
+def maximum(pool: Pool, x: Array) -> tuple[Array, Array]:
+    """Return maxima and their places."""
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     places = np.arange(numel(pool.in_size)).reshape(pool.in_size)
     flat = Pool((), pool.in_size, pool.out_size, *window_of(pool, pool.padding))
@@ -231,7 +273,7 @@ def run_maximum(args: Args) -> list[Array]:
         wins = (place >= 0) & ((values > best) | (values != values) | (found < 0))
         best, found = np.where(wins, values, best), np.where(wins, place, found)
     found = np.where(found < 0, first_places(pool), found)
-    return [best, found.astype(np.int32)][: len(args.outs)]
+    return best, found
 
 
 def first_places(pool: Pool) -> Array:
@@ -249,6 +291,13 @@ register(
     shape=average_shape,
     lower=lower_average,
     reference=run_average,
+)
+register(
+    "webpte.argmax_pool2d.default",
+    "self: tensor, kernel_size: ints -> tensors",
+    shape=argmax_shape,
+    lower=lower_argmax,
+    reference=run_argmax,
 )
 register(
     "aten.max_pool2d_with_indices.default",

@@ -198,6 +198,7 @@ def test_floats_with_a_bias_run_part_by_part() -> None:
 ROUNDED = "et_vk.linear_dq8ca_q4gsw.default"
 
 
+@pytest.mark.parametrize("kind", ["rounded", "qd8"])
 @pytest.mark.parametrize(
     ("shape", "one", "parts"),
     [
@@ -209,12 +210,12 @@ ROUNDED = "et_vk.linear_dq8ca_q4gsw.default"
         ),
     ],
 )
-def test_rounded_rows_in_one_dispatch(shape: str, one: str, parts: list[str]) -> None:
+def test_rounded_rows_in_one_dispatch(shape: str, one: str, parts: list[str], kind: str) -> None:
     """The norm, the choice of scales and zeros, and the GEMM fuse; many rows run one by one."""
     for sizes, kernels in ((SIZES[0], [one]), (SIZES[3], [one]), (SIZES[4], parts)):
-        graph = fuse(build_graph(SHAPES[shape](sizes, "rounded")[0]))
+        graph = fuse(build_graph(SHAPES[shape](sizes, kind)[0]))
         assert dispatches(graph, Target()) == kernels
-    graph = fuse(build_graph(SHAPES[shape](SIZES[0], "rounded")[0]))
+    graph = fuse(build_graph(SHAPES[shape](SIZES[0], kind)[0]))
     assert "choose_qparams_simple" in dispatches(graph, Target(software=True))
 
 

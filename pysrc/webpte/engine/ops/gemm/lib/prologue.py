@@ -20,8 +20,9 @@ class Prologue:
 
     The norm is an RMS norm, or, if `centered`, a layer norm, which only GEMV kernels support.
 
-    Scale and zero point come from each row's minimum and maximum; `least` is the smallest scale,
-    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl. Only GEMV kernels
+    Scale and zero point come from each row's minimum and maximum, with `inverse_first` as
+    choose_qparams_qd8 computes them; `least` is the smallest scale, None if x is not rounded. The
+    counterpart of wgsl/lib/gemm/prologue.wgsl. Only GEMV kernels
     support a `row`: the sum and norm that compute x.
     """
 
@@ -29,6 +30,7 @@ class Prologue:
     gain: TensorArg | None = None
     eps: float = 0.0
     least: float | None = None
+    inverse_first: bool = False
     centered: bool = False
     row: NormedSum | None = None
 
@@ -65,4 +67,9 @@ def prologue_types(norm: Prologue | None) -> Types:
 
 def prologue_overrides(norm: Prologue | None) -> Overrides:
     """Return the override constants of wgsl/lib/gemm/prologue.wgsl."""
-    return (("NORMED", gain_of(norm) is not None), ("DYNAMIC_INT8", quantizes_x(norm)))
+    inverse_first = (("INVERSE_FIRST", True),) if norm is not None and norm.inverse_first else ()
+    return (
+        ("NORMED", gain_of(norm) is not None),
+        ("DYNAMIC_INT8", quantizes_x(norm)),
+        *inverse_first,
+    )
