@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -276,6 +276,13 @@ def dispatch(
 def requantize_dispatch(source: Binding, out: TensorArg, inverse: float, zero: int) -> Dispatch:
     """Quantize floats in `source` to int8, for kernels that cannot write whole words of bytes."""
     return dispatch(source, "f32", out, Parameters(inverse, zero), (-128, 127))
+
+
+def int8_dispatch(x: TensorArg, target: Binding, inverse: float, zero: int) -> Dispatch:
+    """Quantize the floats of `x` to int8 in `target`, for kernels that take only bytes."""
+    made = dispatch(x.id, x.dtype.wgsl, x, Parameters(inverse, zero), (-128, 127))
+    types = tuple((name, "i8" if name == "OUT" else stored) for name, stored in made.types)
+    return replace(made, bindings=(*made.bindings[:-1], target), types=types)
 
 
 def lower_quantize(op: Granularity, args: Args) -> list[Dispatch]:
