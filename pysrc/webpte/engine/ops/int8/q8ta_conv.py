@@ -276,7 +276,7 @@ def lower_pack(x: Binding, conv: Convolution) -> Dispatch:
 def lower_gemm(
     args: Args, call: Int8Convolution, source: Binding, target: Binding, planes: bool
 ) -> Dispatch:
-    """Return the GEMM; its source has its channels in words, or planes as they are."""
+    """Return the GEMM of a source with channels in words, or with unpacked planes."""
     conv, copies = call.conv, call.conv.groups * math.prod(call.conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
     tile = choose_tile(conv.out_channels, pixels, args.target, copies)

@@ -150,7 +150,7 @@ class Split:
 
 
 def equal_sizes(args: Args) -> list[int]:
-    """Return parts of one size; the last is what is left."""
+    """Return parts of one size; the last part may be shorter."""
     size, length = args.integer("split_size"), args.tensor("self").dims[dim_of(args)]
     if size < 0 or (size == 0 and length):
         raise GraphError(f"{args.call}: parts of {size} do not split a dim of size {length}")
