@@ -12,6 +12,7 @@ const BYTES = 2u;
 override FORMAT: u32;
 override BACKWARD: bool = false;
 override QUANTIZED: bool; // as in lib/gemm/linear_q4_input.wgsl
+override ZEROS: bool = false; // each scale is followed by a zero that is added; not with BACKWARD
 
 struct Params {
     gemm: Gemm,
@@ -35,6 +36,8 @@ var<private> row_scale: vec4<f32>;
 var<private> row_inverse: vec4<f32>;
 var<private> row_zero: vec4<f32>;
 var<private> columns: vec4<u32>;
+var<private> group_scales: vec4<f32>; // with ZEROS, those of the group under way
+var<private> group_zeros: vec4<f32>;
 
 // Rounds x to int8 and back.
 fn fake_quantize_int8(values: vec4<f32>) -> vec4<f32> {
@@ -54,7 +57,7 @@ fn a_quad(k: u32) -> Quad {
     return values;
 }
 
-// Codes, which are not scaled yet.
+// Codes, which are not scaled yet; with ZEROS, weights.
 fn b_quad(k: u32) -> Quad {
     let row = select(columns, vec4<u32>(k), BACKWARD);
     let inner = select(vec4<u32>(k), columns, BACKWARD);
@@ -66,7 +69,11 @@ fn b_quad(k: u32) -> Quad {
         return vec4<f32>(bitcast<vec4<i32>>(words << (24u - shift)) >> vec4<u32>(24u));
     }
     shift += 4u * select(inner % 2u, 1u - inner % 2u, FORMAT == HIGH_FIRST);
-    return vec4<f32>((words >> shift) & vec4<u32>(0xfu)) - 8.0;
+    let codes = vec4<f32>((words >> shift) & vec4<u32>(0xfu)) - 8.0;
+    if (ZEROS) {
+        return codes * group_scales + group_zeros;
+    }
+    return codes;
 }
 
 // Of the columns, from `k` on.
@@ -74,6 +81,12 @@ fn scales_from(k: u32) -> Quad {
     let row = select(columns, vec4<u32>(k), BACKWARD);
     let inner = select(vec4<u32>(k), columns, BACKWARD);
     let at = inner / params.group * params.scale_stride + row;
+    if (ZEROS) {
+        let zero = 2u * at + 1u;
+        group_scales = Quad(f32(scales[zero.x - 1u]), f32(scales[zero.y - 1u]), f32(scales[zero.z - 1u]), f32(scales[zero.w - 1u]));
+        group_zeros = Quad(f32(scales[zero.x]), f32(scales[zero.y]), f32(scales[zero.z]), f32(scales[zero.w]));
+        return Quad(1.0);
+    }
     return Quad(f32(scales[at.x]), f32(scales[at.y]), f32(scales[at.z]), f32(scales[at.w]));
 }
 

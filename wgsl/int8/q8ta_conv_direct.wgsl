@@ -19,6 +19,7 @@ const WINDOW_DILATION = ${WINDOW_DILATION}u;
 const WINDOW_WORDS = (WINDOW + 3u) / 4u;
 
 override X_FLIP = 0u; // 0x80808080 makes unsigned bytes signed: 128 less
+override FLOATS: bool = false; // the output is f32
 
 @group(0) @binding(0) var<storage, read> input: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<u32>;
@@ -153,5 +154,12 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             offset[i] = bias_of(place.channel);
         }
     }
-    output[word] = requantized(scaled(sums, scale, offset));
+    let values = scaled(sums, scale, offset);
+    if (!FLOATS) {
+        output[word] = requantized(values);
+        return;
+    }
+    for (var i = 0u; i < min(4u, elements - word * 4u); i++) {
+        output[word * 4u + i] = bitcast<u32>(values[i]);
+    }
 }

@@ -14,6 +14,9 @@ from support.cases.quant.quantize_cases import integers
 ADD, RELU, SHUFFLE = (f"et_vk.q8ta_{name}.default" for name in ("add", "relu", "pixel_shuffle"))
 
 
+ADD_1_1 = "et_vk.add_q8ta_q8ta_q8to.default"  # as ExecuTorch 1.1 called the first
+
+
 def requantized(value: float, scale: float, zero: int) -> int:
     """Requantize exactly up to the last rounding; the cases avoid ties."""
     return max(-128, min(127, round(value / scale) + zero))
@@ -75,6 +78,8 @@ EXACT: tuple[Any, ...] = (0.5, 3, 0.25, -4, 0.5, 1, 1.0)
 OTHER: tuple[Any, ...] = (0.0207, -7, 0.0311, 9, 0.0413, 5, -0.5)
 
 Q8TA_CASES = [
+    LiveCase(ADD_1_1, [(integers((5, 7)), integers((7,)), *OTHER)], added, exact=False),
+    LiveCase(ADD_1_1, [(integers((1,)), integers((1,)), *EXACT)], added, exact=False),
     *(add((n,), (n,), *EXACT) for n in (1, 2, 3, 4, 5, 67, 0)),
     *(
         add(left, right, *OTHER)

@@ -190,4 +190,55 @@ TRANSPOSEDS = [
     conv(TRANSPOSED, [(2, 8, 3, 4), (1, 8, 1, 1), (1, 8, 2, 3)], 8, stride=(2, 2)),
 ]
 
-Q8TA_CONV_CASES = [*GENERAL, *POINTWISES, *DEPTHWISES, *TRANSPOSEDS]
+
+def as_in_1_1(case: LiveCase, op: str) -> LiveCase:
+    """Return a case with the name that ExecuTorch 1.1 gave the op, which had no activations."""
+    steps = [step[:-1] for step in case.steps]
+    return LiveCase(op, steps, lambda *args: case.expect(*args, "none"), exact=False)
+
+
+def float_convolved(
+    x: Array, scale: float, zero: int, weight: Array, _: Array, scales: Array, *rest: Any
+) -> Array:
+    """Round x to int8 number by number, then convolve exactly."""
+    bias, kernel, *geometry, groups = rest
+    geometry.insert(2, [0, 0])
+    inverse = np.float32(1 / scale)
+
+    def rounded(*at: int) -> int:
+        return max(-128, min(127, round(float(np.float32(x[at]) * inverse)) + zero))
+
+    sums = convolved(CONV, each(x.shape, np.int8, rounded), zero, weight, kernel, geometry, groups)
+
+    def one(b: int, o: int, h: int, w: int) -> float:
+        value = int(sums[b, o, h, w]) * scale * float(scales[o])
+        return value + (0.0 if bias is None else float(bias[o]))
+
+    return each(sums.shape, np.float32, one)
+
+
+def float_conv(*args: Any, **options: Any) -> LiveCase:
+    """Return a convolution of ExecuTorch 1.0, from floats to floats."""
+    steps = []
+    for x, scale, zero, weight, sums, scales, _, _, bias, *behind in conv(*args, **options).steps:
+        floats = (x * np.float32(scale * 1.1)).astype(np.float32)  # some are clamped
+        steps.append((floats, scale, zero, weight, sums, scales, bias, *behind[:-1]))
+    return LiveCase(FLOAT_CONV, steps, float_convolved, exact=False, rtol=1e-5)
+
+
+FLOAT_CONV = "et_vk.conv2d_q8ta_q8csw.default"
+IN_1_1 = "et_vk.conv2d_q8ta_q8csw_q8to{}.default"
+OLDER = [
+    *(as_in_1_1(GENERAL[at], IN_1_1.format("")) for at in (0, 1, 2, 6)),
+    *(as_in_1_1(DEPTHWISES[at], IN_1_1.format("_dw")) for at in (0, 2, 3, 7)),
+    float_conv(CONV, (1, 8, 6, 6), 8, **SAME),
+    float_conv(CONV, (2, 3, 7, 9), 10, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2)),
+    float_conv(CONV, (1, 5, 6, 8), 9, padding=(2, 1), zero=127, bias=False),
+    float_conv(CONV, (1, 7, 4, 6), 5, (1, 1)),
+    float_conv(CONV, (1, 7, 3, 5), 1, (1, 1)),
+    float_conv(CONV, (1, 1, 1, 1), 1, (1, 1)),
+    float_conv(CONV, (2, 8, 6, 6), 16, groups=2, **SAME),
+    float_conv(CONV, [(2, 3, 8, 8), (1, 3, 5, 7), (1, 3, 3, 3), (0, 3, 8, 8)], 9, **SAME),
+]
+
+Q8TA_CONV_CASES = [*OLDER, *GENERAL, *POINTWISES, *DEPTHWISES, *TRANSPOSEDS]

@@ -40,6 +40,13 @@ def selected(x: Array, dim: int, index: float) -> Array:
     return each(dims, x.dtype, lambda *i: x[(*i[:dim], at, *i[dim:])])
 
 
+def equal_parts(x: Array, size: int, dim: int = 0) -> list[Array]:
+    length = x.shape[dim]
+    return split(
+        x, [len(range(length)[at : at + size]) for at in range(0, max(length, 1), size)], dim
+    )
+
+
 def split(x: Array, sizes: list[int], dim: int = 0) -> list[Array]:
     ends = np.cumsum(sizes)
     return [
@@ -169,4 +176,19 @@ SPLIT_CASES = [
         label="dynamic",
     ),
 ]
-SLICING_CASES = SLICE_CASES + SELECT_CASES + SPLIT_CASES
+EQUAL_SPLIT_CASES = [
+    *(
+        LiveCase("aten.split.Tensor", [(random_bits((6, 7, 4), dtype), *args)], equal_parts)
+        for dtype in WIDTHS
+        for args in ((2, 0), (3, 1), (7, -2), (9, 1), (1, 2), (4,))
+    ),
+    LiveCase("aten.split.Tensor", [(random_bits((1,)), 1, 0)], equal_parts),
+    LiveCase(
+        "aten.split.Tensor",
+        [(random_bits((3, n)), 3, 1) for n in (11, 12, 10)],
+        equal_parts,
+        label="dynamic",
+    ),
+    LiveCase("aten.split.Tensor", [(random_bits((2, 0)), 3, 1)], equal_parts),
+]
+SLICING_CASES = EQUAL_SPLIT_CASES + SLICE_CASES + SELECT_CASES + SPLIT_CASES

@@ -68,6 +68,9 @@ class OpDef:
         return Args(self.signature, call, graph, live, arrays, target)
 
 
+# Namespaces that older exporters left out.
+NAMESPACES = ("quantized_decomposed", "torchao", "et_vk")
+
 _REGISTRY: dict[str, OpDef] = {}
 _FUSED: dict[str, OpDef] = {}
 
@@ -126,9 +129,14 @@ def lookup(name: str) -> OpDef | None:
     """Return the definition of an operator, or None.
 
     Exporters drop the namespace of raw torch ops (`update_cache.default`); the namespaced form
-    (`llama.update_cache.default`) names the same op.
+    (`llama.update_cache.default`) names the same op. ExecuTorch 0.6 and 0.7 dropped the namespace
+    of other ops, too (`quantize_per_tensor.default`).
     """
-    return _REGISTRY.get(name) or _REGISTRY.get(name.partition(".")[2])
+    found = _REGISTRY.get(name) or _REGISTRY.get(name.partition(".")[2])
+    if found is None:
+        named = (_REGISTRY.get(f"{namespace}.{name}") for namespace in NAMESPACES)
+        return next(filter(None, named), None)
+    return found
 
 
 def registered_names() -> list[str]:

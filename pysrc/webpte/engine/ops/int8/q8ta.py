@@ -1,6 +1,6 @@
 """Element-wise ops from int8 to int8: floats in between, out = requantize(f((x - zero) * scale)).
 
-q8ta_add             a + alpha * b, with NumPy's broadcasting
+q8ta_add             a + alpha * b, with NumPy's broadcasting; add_q8ta_q8ta_q8to in 1.1
 q8ta_relu            max(x, 0)
 q8ta_pixel_shuffle   [.., C r r, H, W] -> [.., C, H r, W r]; it gets the inverse of its scale
 """
@@ -182,7 +182,8 @@ def run_shuffle(args: Args) -> Array:
     return np_requantize(moved.reshape(shuffle_shape(args)[0]), inverse, zero)
 
 
-register("et_vk.q8ta_add.default", ADD, shape=add_shape, lower=lower_add, reference=run_add)
+for _name in ("et_vk.q8ta_add.default", "et_vk.add_q8ta_q8ta_q8to.default"):
+    register(_name, ADD, shape=add_shape, lower=lower_add, reference=run_add)
 register("et_vk.q8ta_relu.default", RELU, shape=relu_shape, lower=lower_relu, reference=run_relu)
 register(
     "et_vk.q8ta_pixel_shuffle.default",

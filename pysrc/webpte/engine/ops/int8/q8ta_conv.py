@@ -5,6 +5,9 @@
         q8ta_conv2d, _pw, _transposed   [O, KH KW C/groups]; rows may end in padding
         q8ta_conv2d_dw                  [KH, KW, C], each channel for itself
 
+ExecuTorch 1.1 calls two of them conv2d_q8ta_q8csw_q8to and conv2d_q8ta_q8csw_q8to_dw, without
+activations. In 1.0 conv2d_q8ta_q8csw takes and makes floats: x is rounded to int8 first.
+
 Scales and biases are floats per output channel, rounded up to a multiple of four by the exporter;
 a transposed convolution in groups may share the scales of one group. Padding around the image is
 x's zero, so it adds nothing. The sums of the weights are ignored.
@@ -45,11 +48,23 @@ from webpte.engine.ops.int8.int8 import (
     read_scaling,
     types_of,
 )
-from webpte.engine.ops.quant.quantize import requantize_dispatch
+from webpte.engine.ops.quant.quantize import (
+    int8_dispatch,
+    inverse_of,
+    np_requantize,
+    requantize_dispatch,
+)
 from webpte.engine.shapes import Dims
-from webpte.errors import GraphError
+from webpte.errors import GraphError, UnsupportedError
 
 Array = np.ndarray
+
+
+FLOAT = (
+    "x: tensor, x_scale: number, x_zero: int, weight: tensor, sums: any, scales: tensor, "
+    "bias: tensor?, kernel_size: ints, stride: ints, padding: ints, dilation: ints, groups: int "
+    "-> tensor"
+)
 
 
 def signature(extra: str = "") -> str:
@@ -62,14 +77,17 @@ def signature(extra: str = "") -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """A single op: the layout of its weights, and whether it is transposed."""
+    """A single op: the layout of its weights, whether it is transposed, and from and to floats."""
 
     name: str
     depthwise: bool = False
     transposed: bool = False
+    floats: bool = False
 
     @property
     def signature(self) -> str:
+        if self.floats:
+            return FLOAT
         return signature("output_padding: ints, " if self.transposed else "")
 
 
@@ -78,6 +96,9 @@ KINDS = (
     Kind("et_vk.q8ta_conv2d_pw.default"),
     Kind("et_vk.q8ta_conv2d_dw.default", depthwise=True),
     Kind("et_vk.q8ta_conv2d_transposed.default", transposed=True),
+    Kind("et_vk.conv2d_q8ta_q8csw_q8to.default"),
+    Kind("et_vk.conv2d_q8ta_q8csw_q8to_dw.default", depthwise=True),
+    Kind("et_vk.conv2d_q8ta_q8csw.default", floats=True),
 )
 
 # Narrower groups go to the direct kernel if they have few channels or short sums: most of a tile
@@ -141,7 +162,9 @@ def count_scales(kind: Kind, args: Args, channels: int, groups: int) -> int:
 
 def read_call(kind: Kind, args: Args) -> Int8Convolution:
     x, groups, kernel = args.tensor("x"), args.integer("groups"), spatial(args, "kernel_size", 2)
-    check_int8(args, x, args.tensor("weight"))
+    check_int8(args, *(() if kind.floats else (x,)), args.tensor("weight"))
+    if kind.floats and not (x.dtype.is_float and args.out.dtype.is_float):
+        raise GraphError(f"{args.call}: takes and makes floats, not {x.dtype.name}")
     if x.rank != 4:
         raise GraphError(f"{args.call}: an input of rank {x.rank}; it has 4 dims")
     if groups < 1 or x.dims[1] % groups or x.dims[1] == 0:
@@ -164,14 +187,15 @@ def read_call(kind: Kind, args: Args) -> Int8Convolution:
     conv = replace(conv, out_size=out_size(args, conv, extra))
     scales = count_scales(kind, args, channels, groups)
     weights = PerChannel(args.tensor("weight"), args.tensor("scales"), args.optional_tensor("bias"))
-    scaling = read_scaling(args, True)
+    scaling = read_scaling(args, not kind.floats)
     return Int8Convolution(
         conv, scaling, weights, row_bytes, tap_bytes, scales, depthwise=kind.depthwise
     )
 
 
 def conv_shape(kind: Kind, args: Args) -> tuple[Dims]:
-    check_int8(args, args.out)
+    if not kind.floats:
+        check_int8(args, args.out)
     conv = read_call(kind, args).conv
     return ((conv.batch, conv.groups * conv.out_channels, *conv.out_size),)
 
@@ -184,8 +208,10 @@ def lower_conv(args: Args, call: Int8Convolution) -> list[Dispatch]:
     check_terms(args, call.conv.in_channels * math.prod(call.conv.kernel))
     if args.out.numel == 0:
         return []
+    if args.tensor("x").dtype.is_float:
+        return lower_floats(args, call)
     if args.target.software or runs_directly(call):
-        return [lower_direct(args, call)]
+        return [lower_direct(args, call, args.tensor("x").id)]
     return lower_tiled(args, call)
 
 
@@ -198,7 +224,22 @@ def runs_directly(call: Int8Convolution) -> bool:
     return call.depthwise or few or not call.tileable
 
 
-def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
+def lower_floats(args: Args, call: Int8Convolution) -> list[Dispatch]:
+    """Lower a convolution of floats: round x to int8, then convolve as others do, to floats."""
+    x, out, scaling, conv = args.tensor("x"), args.out, call.scaling, call.conv
+    if out.dtype.wgsl != "f32":
+        raise UnsupportedError(f"{args.call}: an output of {out.dtype.name} is not supported")
+    inverse = inverse_of(args, scaling.x_scale)
+    memory = Scratch("int8 input", max(16, 1 << (x.numel - 1).bit_length()))
+    rounded = int8_dispatch(x, memory, inverse, scaling.x_zero)
+    if args.target.software or runs_directly(call):
+        return [rounded, lower_direct(args, call, memory)]
+    packed = [] if conv.is_pointwise else [lower_pack(memory, conv)]
+    source = packed[0].bindings[1] if packed else memory
+    return [rounded, *packed, lower_gemm(args, call, source, out.id, planes=not packed)]
+
+
+def lower_direct(args: Args, call: Int8Convolution, source: Binding) -> Dispatch:
     conv, words = call.conv, quad_count(args.out.numel)
     window = 3 * conv.stride.w + (conv.kernel.w - 1) * conv.dilation.w + 1
     sizes = (window, conv.kernel.w, conv.stride.w, conv.dilation.w)
@@ -207,13 +248,14 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
     names = ("WINDOW", "WINDOW_TAPS", "WINDOW_STRIDE", "WINDOW_DILATION")
     return Dispatch(
         kernel="q8ta_conv_direct",
-        bindings=(args.tensor("x").id, *call.weights.bindings, args.out.id, call.uniform),
+        bindings=(source, *call.weights.bindings, args.out.id, call.uniform),
         params=pack_params(conv, None, 1, 1),
         grid=quad_grid(words),
         types=(*call.weights.types(args), *types_of(**dict(zip(names, sizes, strict=True)))),
         overrides=(
             *call.weights.overrides,
             *flip("X_FLIP", args.tensor("x")),
+            ("FLOATS", args.out.dtype.is_float),
             ("TRANSPOSED", conv.transposed),
         ),
     )
@@ -227,9 +269,10 @@ def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
     whole = conv.phases == (1, 1) and math.prod(conv.out_size) % 4 == 0
     memory = floats_memory(out.numel)
     target: Binding = out.id if whole else memory
-    packed = [] if conv.is_pointwise else [lower_pack(args, conv)]
-    source = packed[0].bindings[1] if packed else args.tensor("x").id
-    dispatches = [*packed, lower_gemm(args, call, source, target)]
+    x = args.tensor("x").id
+    packed = [] if conv.is_pointwise else [lower_pack(x, conv, flip("X_FLIP", args.tensor("x")))]
+    source = packed[0].bindings[1] if packed else x
+    dispatches = [*packed, lower_gemm(args, call, source, target, planes=not packed)]
     if not whole:
         scaling = call.scaling
         assert scaling.inverse is not None
@@ -238,25 +281,29 @@ def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
     return dispatches
 
 
-def lower_pack(args: Args, conv: Convolution) -> Dispatch:
+def lower_pack(
+    x: Binding, conv: Convolution, flips: tuple[tuple[str, float], ...] = ()
+) -> Dispatch:
     images, pixels = conv.batch * conv.groups, math.prod(conv.in_size)
     words = images * ceil_div(conv.in_channels, 4)
     memory = Scratch("int8 channels", max(16, 4 << (words * pixels - 1).bit_length()))
     return Dispatch(
         kernel="q8ta_conv_pack",
-        bindings=(args.tensor("x").id, memory),
+        bindings=(x, memory),
         params=pack("3I", images, conv.in_channels, pixels),
         grid=fold_grid(ceil_div(words * ceil_div(pixels, 4), WORKGROUP_SIZE)),
-        overrides=(("ALIGNED", pixels % 4 == 0), *flip("X_FLIP", args.tensor("x"))),
+        overrides=(("ALIGNED", pixels % 4 == 0), *flips),
     )
 
 
-def lower_gemm(args: Args, call: Int8Convolution, source: Binding, target: Binding) -> Dispatch:
+def lower_gemm(
+    args: Args, call: Int8Convolution, source: Binding, target: Binding, planes: bool
+) -> Dispatch:
+    """Return the GEMM of a source with channels in words, or with unpacked planes."""
     conv, copies = call.conv, call.conv.groups * math.prod(call.conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
     tile = choose_tile(conv.out_channels, pixels, args.target, copies)
     rows, columns = tile.count(conv.out_channels, pixels)
-    planes = source == args.tensor("x").id
     return Dispatch(
         kernel="q8ta_conv",
         bindings=(source, *call.weights.bindings, target, call.uniform),
@@ -266,7 +313,7 @@ def lower_gemm(args: Args, call: Int8Convolution, source: Binding, target: Bindi
         overrides=(
             *call.weights.overrides,
             *(flip("X_FLIP", args.tensor("x")) if planes else ()),
-            ("FLOATS", target != args.out.id),
+            ("FLOATS", target != args.out.id or args.out.dtype.is_float),
             ("KERNEL_H", conv.kernel.h),
             ("KERNEL_W", conv.kernel.w),
             ("PLANES", planes),
@@ -288,10 +335,14 @@ def run_conv(kind: Kind, args: Args) -> Array:
         matrix = weight.reshape(taps, weight.shape[2]).T[:channels]
     else:
         matrix = weight[:, : taps * conv.in_channels]
-    sums = convolve(conv, args.array("x").astype(np.float64) - call.scaling.x_zero, matrix)
+    given, scaling = args.array("x"), call.scaling
+    if kind.floats:
+        given = np_requantize(given, inverse_of(args, scaling.x_scale), scaling.x_zero)
+    sums = convolve(conv, given.astype(np.float64) - scaling.x_zero, matrix)
     scales = np.resize(args.array("scales")[: call.scales], channels)[:, None, None]
     offsets = None if bias is None else bias[:channels, None, None]
-    return call.scaling.result(sums.reshape(args.out.dims), scales, offsets).astype(np.int8)
+    found = scaling.result(sums.reshape(args.out.dims), scales, offsets)
+    return found if kind.floats else found.astype(np.int8)
 
 
 def convolve(conv: Convolution, x: Array, matrix: Array) -> Array:

@@ -3,6 +3,7 @@
     slice_copy              self[start:end:step] along dim; ends beyond the dim are clamped
     select_copy             self[index] along dim, which disappears
     split_with_sizes_copy   adjacent slices, an output each
+    split                   likewise, of one size; the last may be shorter
 
 The kernel reads a SymInt start live: language models slice their rotary tables at another position
 in every step, and the records stay the same while the length does.
@@ -10,6 +11,8 @@ in every step, and the records stay the same while the length does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -133,8 +136,45 @@ def run_select(args: Args) -> Array:
 # Split
 
 
-def split_parts(args: Args) -> tuple[int, list[slice]]:
-    source, dim, sizes = args.tensor("self"), dim_of(args), args.integers("split_sizes")
+@dataclass(frozen=True)
+class Split:
+    """A single op, with its argument that says where to split."""
+
+    name: str
+    argument: str
+    sizes: Callable[[Args], Sequence[int]]
+
+    @property
+    def signature(self) -> str:
+        return f"self: tensor, {self.argument}, dim: int = 0 -> tensors"
+
+
+def equal_sizes(args: Args) -> list[int]:
+    """Return parts of one size; the last part may be shorter."""
+    size, length = args.integer("split_size"), args.tensor("self").dims[dim_of(args)]
+    if size < 0 or (size == 0 and length):
+        raise GraphError(f"{args.call}: parts of {size} do not split a dim of size {length}")
+    if length == 0:
+        return [0]
+    if len(args.outs) != ceil_div(length, size):
+        raise GraphError(
+            f"{args.call}: a dim of size {length} in parts of {size} for {len(args.outs)} outputs"
+        )
+    return [min(size, length - start) for start in range(0, length, size)]
+
+
+SPLITS = (
+    Split(
+        "aten.split_with_sizes_copy.default",
+        "split_sizes: ints",
+        lambda args: args.integers("split_sizes"),
+    ),
+    Split("aten.split.Tensor", "split_size: int", equal_sizes),  # until ExecuTorch 1.0
+)
+
+
+def split_parts(op: Split, args: Args) -> tuple[int, list[slice]]:
+    source, dim, sizes = args.tensor("self"), dim_of(args), op.sizes(args)
     if min(sizes, default=0) < 0 or sum(sizes) != source.dims[dim]:
         raise GraphError(f"{args.call}: {sizes} does not split a dim of size {source.dims[dim]}")
     if len(sizes) != len(args.outs):
@@ -143,13 +183,13 @@ def split_parts(args: Args) -> tuple[int, list[slice]]:
     return dim, [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
 
-def split_shapes(args: Args) -> list[Dims]:
-    dim, parts = split_parts(args)
+def split_shapes(op: Split, args: Args) -> list[Dims]:
+    dim, parts = split_parts(op, args)
     return [with_size(args.tensor("self").dims, dim, part.stop - part.start) for part in parts]
 
 
-def lower_split(args: Args) -> list[Dispatch]:
-    source, (dim, parts) = args.tensor("self"), split_parts(args)
+def lower_split(op: Split, args: Args) -> list[Dispatch]:
+    source, (dim, parts) = args.tensor("self"), split_parts(op, args)
     return [
         dispatch
         for out, part in zip(args.outs, parts, strict=True)
@@ -159,8 +199,8 @@ def lower_split(args: Args) -> list[Dispatch]:
     ]
 
 
-def run_split(args: Args) -> list[Array]:
-    dim, parts = split_parts(args)
+def run_split(op: Split, args: Args) -> list[Array]:
+    dim, parts = split_parts(op, args)
     return [args.array("self")[(slice(None),) * dim + (part,)] for part in parts]
 
 
@@ -183,10 +223,11 @@ register(
     reference=run_select,
 )
 
-register(
-    "aten.split_with_sizes_copy.default",
-    "self: tensor, split_sizes: ints, dim: int = 0 -> tensors",
-    shape=split_shapes,
-    lower=lower_split,
-    reference=run_split,
-)
+for _op in SPLITS:
+    register(
+        _op.name,
+        _op.signature,
+        shape=lambda args, op=_op: split_shapes(op, args),  # type: ignore[misc]
+        lower=lambda args, op=_op: lower_split(op, args),  # type: ignore[misc]
+        reference=lambda args, op=_op: run_split(op, args),  # type: ignore[misc]
+    )

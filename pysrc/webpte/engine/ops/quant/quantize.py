@@ -302,6 +302,13 @@ def quantize_rows(x: TensorArg, scale: TensorArg, zero: TensorArg, memory: Scrat
     return replace(quantized, bindings=(*quantized.bindings[:-1], memory))
 
 
+def int8_dispatch(x: TensorArg, target: Binding, inverse: float, zero: int) -> Dispatch:
+    """Quantize the floats of `x` to int8 in `target`, for kernels that take only bytes."""
+    made = dispatch(x.id, x.dtype.wgsl, x, Parameters(inverse, zero), (-128, 127))
+    types = tuple((name, "i8" if name == "OUT" else stored) for name, stored in made.types)
+    return replace(made, bindings=(*made.bindings[:-1], target), types=types)
+
+
 def lower_quantize(op: Granularity, args: Args) -> list[Dispatch]:
     x, out = args.tensor("x"), args.out
     if out.numel == 0:
