@@ -104,7 +104,7 @@ def dynamic(
     for shape in steps:
         count = int(np.prod(shape[:-1]))
         dims = (*shape[:-1], 1) if keepdim else shape[:-1]
-        x_scale = np.resize(np.float32([0.031, 0.0173, 0.25]), count).reshape(dims)
+        x_scale = np.resize(np.array([0.031, 0.0173, 0.25], np.float32), count).reshape(dims)
         x_zero = np.resize(np.array([-128, 3, 127, -7]), count).reshape(dims).astype(zero)
         given.append((normal(shape), x_scale, x_zero, *behind))
     return LiveCase(DYNAMIC, given, float_linear, "float32", f"n{n}", 1e-5, exact=False)
