@@ -111,6 +111,30 @@ def linear_dq8ca() -> SplitProgram:
     return _program(64, write, _floats(2, 128, seed=3))
 
 
+def linear_dq8ca_bytes() -> SplitProgram:
+    def write(g: GraphWriter, x: int) -> int:
+        weight = _constant(g, _packed(64).view(np.int8))
+        x_scale = _constant(g, np.array([[0.02], [0.03]], np.float32))
+        x_zero = _constant(g, np.array([[3], [-4]], np.int8))
+        scales, bias = _constant(g, _scales(ROWS)), _constant(g, _floats(ROWS, seed=2))
+        args = (x, x_scale, x_zero, weight, scales, bias)
+        return g.op("webpte.linear_dq8ca_q8csw.default", *args, g.tensor((2, ROWS)))
+
+    return _program(64, write, _floats(2, 64, seed=3))
+
+
+def linear_q8() -> SplitProgram:
+    def write(g: GraphWriter, x: int) -> int:
+        weight = _constant(g, _packed(64).view(np.int8))
+        scale = _constant(g, _scales(ROWS) / np.float32(50))
+        bias = _constant(g, np.arange(ROWS, dtype=np.int32) * 99)
+        more = (g.int(-2), g.int(-100), g.int(120))
+        args = (x, g.int(3), weight, g.int(0), scale, bias, *more)
+        return g.op("webpte.q8_linear.default", *args, g.tensor((2, ROWS), "int8"))
+
+    return _program(64, write, _random(3).integers(-128, 128, (2, 64), np.int8))
+
+
 def linear_per_row(name: str, dtype: type, width: int) -> SplitProgram:
     def write(g: GraphWriter, x: int) -> int:
         weight = _constant(g, _packed(width).view(dtype))
@@ -230,6 +254,8 @@ PROGRAMS: dict[str, Callable[[], SplitProgram]] = {
     "linear_qcs4w": lambda: linear_per_row("et_vk.linear_qcs4w.default", np.uint8, 64),
     "linear_int8": lambda: linear_per_row("aten._weight_int8pack_mm.default", np.int8, 64),
     "linear_q8ta": linear_q8ta,
+    "linear_dq8ca_bytes": linear_dq8ca_bytes,
+    "linear_q8": linear_q8,
     "convolution": convolution,
     "matmul": matmul,
     "addmm": addmm,

@@ -225,6 +225,8 @@ RULES: dict[str, Rule] = {
     "et_vk.linear_q8ta_q8csw.default": _PER_ROW_AND_BIAS,
     "et_vk.q8ta_linear.default": _PER_ROW_AND_BIAS,
     "et_vk.q8ta_linear_gemv.default": _PER_ROW_AND_BIAS,
+    "webpte.linear_dq8ca_q8csw.default": _PER_ROW_AND_BIAS,
+    "webpte.q8_linear.default": ByOutput(rows=("scale", "bias")),
     "aten.convolution.default": _CHANNELS,
     "et_vk.conv_with_clamp.default": _CHANNELS,
     MM: split_sum,

@@ -34,6 +34,8 @@ BY_ROWS = ELEMENTWISE | {
     "et_vk.linear_q8ta_q8csw.default",
     "et_vk.linear_dq8ca_q4gsw.default",
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+    "webpte.choose_qparams_qd8.default",
+    "webpte.linear_dq8ca_q8csw.default",
     "webpte.quantized_moe.default",
 }
 

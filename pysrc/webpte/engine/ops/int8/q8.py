@@ -8,8 +8,8 @@ the range of their tensors. A scale of float32 and a bias of int32 belong to eac
 The scale is x_scale * w_scale / out_scale, rounded to float32 as XNNPACK rounds it.
 
 Kernels know signed bytes only: an unsigned one has its highest bit flipped, and is 128 less, as is
-its zero. XNNPACK has the same numbers on x86, and on ARM but for its operators of uint8, which
-round halves up.
+its zero. These are XNNPACK's numbers on x86, and on ARM but for uint8 and for depthwise
+convolutions with a single scale of their weights, where halves are rounded up.
 """
 
 from __future__ import annotations

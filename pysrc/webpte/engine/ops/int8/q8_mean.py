@@ -31,19 +31,19 @@ from webpte.errors import GraphError
 Array = np.ndarray
 
 
-class Line(NamedTuple):
+class MeanScaling(NamedTuple):
     """The function from a sum to a mean in units of the output."""
 
     scale: float
     offset: float
 
 
-def read_line(args: Args, count: int) -> Line:
+def read_mean(args: Args, count: int) -> MeanScaling:
     x_zero = np.float32(read_zero(args, "x_zero", args.tensor("x")))
     out_zero = np.float32(read_zero(args, "out_zero", args.out))
     share = np.float32(1) / np.float32(max(count, 1))
     scale = read_scale(args, "x_scale") / read_scale(args, "out_scale") * share
-    return Line(float(scale), float(out_zero - np.float32(count) * x_zero * scale))
+    return MeanScaling(float(scale), float(out_zero - np.float32(count) * x_zero * scale))
 
 
 def mean_shape(args: Args) -> tuple[Dims]:
@@ -52,7 +52,7 @@ def mean_shape(args: Args) -> tuple[Dims]:
     read_bounds(args)
     if x.rank < 2 or math.prod(x.dims[-2:]) == 0:
         raise GraphError(f"{args.call}: {list(x.dims)} has no height and width to take means of")
-    read_line(args, math.prod(x.dims[-2:]))
+    read_mean(args, math.prod(x.dims[-2:]))
     return ((*x.dims[:-2], 1, 1),)
 
 
@@ -66,7 +66,7 @@ def lower_mean(args: Args) -> list[Dispatch]:
         Dispatch(
             kernel="q8_mean",
             bindings=(x.id, out.id),
-            params=pack("2I4fI4x", out.numel, count, *read_line(args, count), low, high, 0),
+            params=pack("2I4fI4x", out.numel, count, *read_mean(args, count), low, high, 0),
             grid=quad_grid(words),
             overrides=(("X_UNSIGNED", x.dtype.name == "uint8"),),
         )
@@ -75,7 +75,7 @@ def lower_mean(args: Args) -> list[Dispatch]:
 
 def run_mean(args: Args) -> Array:
     x, out = args.array("x"), args.out
-    scale, offset = read_line(args, math.prod(x.shape[-2:]))
+    scale, offset = read_mean(args, math.prod(x.shape[-2:]))
     sums = x.sum(axis=(-2, -1), dtype=np.int64, keepdims=True).astype(np.float32)
     low, high = read_bounds(args)
     return np.clip(np.rint(sums * np.float32(scale) + np.float32(offset)), low, high).astype(
