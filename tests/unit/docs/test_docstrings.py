@@ -61,6 +61,8 @@ PLAIN = (
     "pysrc/webpte_export",
     "pysrc/webpte_host",
     "pysrc/webpte_serve",
+    "web",
+    "tests/native",
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
