@@ -63,6 +63,7 @@ PLAIN = (
     "pysrc/webpte_serve",
     "web",
     "tests/native",
+    "tests/support",
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
