@@ -74,7 +74,7 @@ class BitmapPhoto:
 class WorkerBrowser:
     """The browser as seen from PyScript's worker."""
 
-    base = ""  # the page's address: a worker has none that a relative URL could start from
+    base = ""  # the page's address: relative URLs cannot start from a worker's address
     library = webpte.library
     signals: Any = None  # memory shared with the page, through which it interrupts code
 

@@ -1,4 +1,4 @@
-"""The integers of fixed_point.wgsl and threefry.wgsl are those of Python, bit by bit."""
+"""The integers of fixed_point.wgsl and threefry.wgsl equal Python's, bit by bit."""
 
 from __future__ import annotations
 

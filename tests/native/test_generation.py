@@ -1,4 +1,4 @@
-"""Answers on the native device equal those of NumPy, with any number of steps ahead."""
+"""Answers on the native device equal NumPy's, with any number of steps ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of calls on this machine's GPU: the memory of the process stays as large as it was.
+"""Thousands of calls on this machine's GPU: the memory of the process does not grow.
 
 Mesa's lavapipe kept a compiled kernel per dispatch of some kernels, see gpu/native/lavapipe.py.
 """

@@ -1,7 +1,7 @@
 """The kernels that a GPU gets compile in Firefox, too: naga compiles the pipelines of all programs.
 
-It makes those of the suites, the samples and of answers, and of a row of each operator: each shader
-with one set of constants. With `--all` it makes those of every row, also of half floats, of
+It makes pipelines of the suites, samples and answers, and of a row of each operator: each shader
+with one set of constants. With `--all` it makes pipelines of every row, also of half floats, of
 programs call by call, and with all constants. A compiler that panics or hangs fails here; in a
 browser it takes the tab along, or all tabs.
 """

@@ -46,7 +46,7 @@ def models() -> Iterator[Path]:
 
 @cache
 def phone(software: bool = False) -> NativeDevice:
-    """Open a device that refuses whatever is over a phone's limits."""
+    """Open a device that refuses requests over a phone's limits."""
     device = make_device("phone")
     device.info = replace(device.info, software=software)
     return device

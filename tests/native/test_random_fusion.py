@@ -1,4 +1,4 @@
-"""Fused calls against the references: graphs that look like what a rule is for, and random ones.
+"""Fused calls against the references: graphs that resemble a rule's pattern, and random graphs.
 
 With all that a GPU may have, and with the least that every GPU has.
 """
@@ -15,7 +15,7 @@ from support.graphs.random_images import random_graph
 from support.harness import extent
 from support.write.pte_writer import write_pte
 
-# The first have shown what was wrong: sums that are broadcast, no keys, buffers that are written,
+# The first have shown faults: sums that are broadcast, no keys, buffers that are written,
 # places in the order of calls.
 SEEDS = (*extent.share((56, 60, 62, 71, 83, 95, 100, 126)), *range(extent.count(4, 300)))
 

@@ -1,4 +1,4 @@
-"""Tokens that this machine's GPU chooses are those of the reference: thousands, and all of them."""
+"""Tokens that this machine's GPU chooses equal the reference's: thousands, and all of them."""
 
 from __future__ import annotations
 

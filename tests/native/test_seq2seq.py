@@ -1,4 +1,4 @@
-"""Answers of encoder-decoder models on the native device are those of transformers."""
+"""Answers of encoder-decoder models on the native device equal transformers'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments of a small Whisper on the native device are those of NumPy."""
+"""Segments of a small Whisper on the native device equal NumPy's."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from importlib.util import MAGIC_NUMBER, source_hash, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
-_VERSION = f"{sys.version} 2"  # of Python, and of what is packed
-_HEAD = 16  # bytes of a .pyc before the code: magic number, flags, and what it goes by
+_VERSION = f"{sys.version} 2"  # of Python, and of the format
+_HEAD = 16  # bytes of a .pyc before the code: magic number, flags, and a date or a hash
 # A module: its source file, whether it is a package, the hash of its source, and its code.
 Module = tuple[str, bool, bytes, bytes]
 # Modules by name, and generated code by its text.
@@ -69,7 +69,7 @@ def put_first(*several: Mapping[str, Module]) -> None:
 
 
 def compiled_modules(modules: Iterable[ModuleType]) -> dict[str, Module]:
-    """Return the code of modules, by name: what was kept, or what Python wrote as .pyc file."""
+    """Return the code of modules, by name: kept code, or code that Python wrote as .pyc file."""
     found: dict[str, Module] = {}
     for module in modules:
         spec = getattr(module, "__spec__", None)
@@ -88,7 +88,7 @@ def compiled_modules(modules: Iterable[ModuleType]) -> dict[str, Module]:
 
 
 class Generated:
-    """Code that dataclasses generate; until `end`, what is in `kept` is not compiled again."""
+    """Code that dataclasses generate; until `end`, code in `kept` is not compiled again."""
 
     def __init__(self, kept: Mapping[str, CodeType]) -> None:
         self._kept = kept

@@ -1,4 +1,4 @@
-"""Compiled modules that come with the site, and those of the last visit, in a browser cache."""
+"""Compiled modules that come with the site, and modules of the last visit, in a browser cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IDLE_SECONDS = 4
 
 
 class CompiledModules:
-    """Modules that need not be compiled; none where a site has none and a browser keeps none.
+    """Modules that need not be compiled; absent where neither site nor browser has them.
 
     compiled = CompiledModules("/webpte-bytecode", "webpte.bytecode")
     await compiled.restore()
@@ -27,13 +27,13 @@ class CompiledModules:
     """
 
     def __init__(self, address: str, shipped: str = "") -> None:
-        """`address` names those of the last visit in the cache; it is below the site's address.
+        """Find modules in the cache by an address below the site's.
 
-        `shipped` is the file with those of the site.
+        `shipped` is the file with the modules of the site.
         """
         self._address = address
         self._shipped: Compiled = bytecode.read_file(Path(shipped)) if shipped else ({}, {})
-        self._kept: Compiled | None = None  # those of the last visit, if there was one
+        self._kept: Compiled | None = None  # modules of the last visit, if any
         self._generated = bytecode.Generated({})
         self._keeping: asyncio.Future[None] | None = None
 
@@ -50,7 +50,7 @@ class CompiledModules:
         bytecode.put_first(self._shipped[0], modules)
 
     def keep_later(self) -> None:
-        """Store what the site has not compiled once webpte is imported and Python is idle."""
+        """Store code that the site has not compiled once webpte is imported and Python is idle."""
         self._keeping = asyncio.ensure_future(self._keep())
 
     async def _keep(self) -> None:

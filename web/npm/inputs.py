@@ -42,7 +42,7 @@ _KINDS = {
 def method_inputs(name: str, info: MethodInfo | None, inputs: Any) -> list[Any]:
     """Return the inputs of a method, each array with a shape. Raises InputError.
 
-    info  of the method; None if there is none of this name
+    info  of the method; None for an unknown name
     """
     if not isinstance(inputs, list):
         raise InputError(f"{name}: the inputs are an array, one item each: run({name!r}, [input])")

@@ -5,7 +5,7 @@
     {"webpte:gpu": [7, "float32", [2, 3], 0]}   a tensor on the GPU, by its handle; its GPUBuffer is
                                                 part 0, or null if that cannot cross
     {"webpte:held": [7, {"width": 2}]}          a result that stays in Python, by its handle, and
-                                                what is told of it
+                                                its description
     {"webpte:int": "9007199254740993"}          an integer that a double cannot hold
     {"webpte:float": "NaN"}
 
@@ -45,7 +45,7 @@ class FlatArray:
 
 @dataclass(frozen=True)
 class ForeignObject:
-    """An object of JavaScript, which crosses as it is."""
+    """An object of JavaScript, which crosses unchanged."""
 
     object: Any
 
@@ -53,7 +53,7 @@ class ForeignObject:
 def decode(text: str, parts: Sequence[Any], find: Callable[[int, str], Any]) -> Any:
     """Return the value of a message.
 
-    `find` returns an object by its handle; it is also given what to say of one that is freed.
+    `find` returns an object by its handle; it is also given the message for a freed object.
     """
 
     def convert(table: dict[str, Any]) -> Any:

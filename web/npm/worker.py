@@ -45,7 +45,7 @@ class Worker:
         running.add_done_callback(ended)
 
     def cancel(self, number: int) -> None:
-        """End a call that is under way; one that has ended is not changed."""
+        """End a call that is under way; an ended call does not change."""
         if number in self._running:
             self._running[number].cancel()
 
@@ -82,7 +82,7 @@ class Worker:
 
 
 def described(error: Exception) -> dict[str, Any]:
-    """Describe an error for JavaScript: its classes, its own first, a code, and what it holds."""
+    """Describe an error for JavaScript: its classes, its own first, a code, and its attributes."""
     if not isinstance(error, WebpteError):
         message = "".join(traceback.format_exception_only(error)).strip()
         told = {"traceback": "".join(traceback.format_exception(error))}

@@ -53,5 +53,5 @@ DOING = {
 
 
 def doing_text(act: str, view: str = "") -> str:
-    """Say what an act does, for an error of it; `view` is the title of its view, if it has one."""
+    """Describe an act for an error; `view` is the title of the act's view, or ""."""
     return DOING.get(act) or (f"doing this in {view}" if view else "doing this")

@@ -1,7 +1,7 @@
 """The application: it passes each message of the page to the controller or view that handles it.
 
 A message from the page names an act; the method `on_<act>` of this class or of a controller
-handles it, or for `<view>:<act>` that of the view's panel. Nothing here imports the browser, so
+handles it, or for `<view>:<act>` the view's panel. Nothing here imports the browser, so
 the whole page can be driven in CPython.
 """
 
@@ -99,7 +99,7 @@ class App:
                 self._state.show(error="")
 
     def _doing(self, act: str) -> str:
-        """Say what an act does, for an error of it."""
+        """Describe an act for an error."""
         panel = self._views.panel(act.partition(":")[0])
         return doing_text(act, panel.view.title if panel is not None and ":" in act else "")
 
@@ -202,7 +202,7 @@ class App:
                     await self._outputs.accept_labels(file)
                 if arrays:
                     await self._inputs.accept_files(arrays)
-            except ValueError as error:  # NpyError is one
+            except ValueError as error:  # also NpyError
                 self._state.show_error(error, ASSIGNING)
         for panel, its in accepted.items():
             if ready:
@@ -342,7 +342,7 @@ class App:
             self._state.announce(Change.SESSION)
 
     def _take_adapter(self, info: DeviceInfo) -> None:
-        """Show what the self-test found, once a program has opened the GPU."""
+        """Show the result of the self-test, once a program has opened the GPU."""
         known = self._state.adapter
         if known is not None and info.self_test is not None and info.self_test != known.self_test:
             self._state.adapter = info

@@ -40,13 +40,13 @@ class Source:
 
     @property
     def key(self) -> str:
-        """The address, or the name of a file without one: what is kept for a program has it."""
+        """The address, or a file's name: the key of a program's kept data."""
         return self.address or self.name
 
 
 @dataclass(frozen=True)
 class OpenProgram:
-    """A program that a tab has open; `key` is its address, or its name if it has none."""
+    """A program that a tab has open; `key` is its address, or a file's name."""
 
     name: str
     key: str
@@ -144,7 +144,7 @@ class Browser(Protocol):
     def download_url(self, data: bytes) -> str: ...
 
     async def hold(self, program: OpenProgram | None) -> None:
-        """Tell other tabs which program this one has open."""
+        """Announce to other tabs the program that this tab has open."""
 
     async def open_elsewhere(self) -> list[OpenProgram]:
         """Return the programs that other tabs have open, the largest first."""

@@ -18,7 +18,9 @@ from pathlib import Path
 
 from webpte_host.base.errors import HostError
 
-MOST_FILES = 50  # of tests that the imports choose
+# The imports choose at most so many files of tests, each at most so many imports away: from there
+# on, a path leads through the whole library.
+MOST_FILES, MOST_IMPORTS = 50, 3
 _CODE = ("pysrc", "web", "tests")
 _RUN = ("tests/unit/", "tests/native/", "tests/browser/", "tests/firefox/")
 _OPS = "pysrc/webpte/engine/ops"
@@ -114,13 +116,14 @@ def choose(root: Path, changed: Collection[str]) -> Near:
         for test in _by_rules(root, path):
             near.reasons.setdefault(test, f"follows {origins.get(path, path)}")
     near.tables = {name for module in origins for name in _tables(root, Path(module))}
-    found = {
-        test: reason
-        for test, reason in _importers(texts, origins)
+    found = [
+        (away, test, reason)
+        for away, test, reason in _importers(texts, origins)
         if test.startswith(_RUN[:2]) and test not in near.reasons
-    }
-    near.reasons |= dict(list(found.items())[:MOST_FILES])
-    near.farther = max(0, len(found) - MOST_FILES)
+    ]
+    taken = [(test, reason) for away, test, reason in found if away <= MOST_IMPORTS][:MOST_FILES]
+    near.reasons |= dict(taken)
+    near.farther = len(found) - len(taken)
     return near
 
 
@@ -178,11 +181,15 @@ def _kernels_with(folder: Path, shader: str) -> set[str]:
     return {Path(user).stem for user in users}
 
 
-def _importers(texts: dict[str, str], origins: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the tests that import the modules of `origins`, nearest first, and the reason."""
+def _importers(texts: dict[str, str], origins: dict[str, str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the tests that import the modules of `origins`, nearest first.
+
+    Each comes with the number of imports between them, and the reason.
+    """
     graph = _Imports(texts)
-    seen, ring = set(origins), origins
+    seen, ring, away = set(origins), origins, 0
     while ring:
+        away += 1
         following: dict[str, str] = {}
         reasons: dict[str, str] = {}
         for module, origin in ring.items():
@@ -194,7 +201,7 @@ def _importers(texts: dict[str, str], origins: dict[str, str]) -> Iterator[tuple
         seen |= following.keys()
         for file in sorted(following, key=lambda file: (-_shared(file, following[file]), file)):
             if _is_test(file):
-                yield file, reasons[file]
+                yield away, file, reasons[file]
         ring = {f: origin for f, origin in following.items() if not f.endswith("/__init__.py")}
 
 

@@ -51,7 +51,7 @@ def jobs(count: int, most: int, asked: list[dict[str, Any]]) -> list[Job]:
 
 
 async def check(program: webpte.Program, given: list[Job], slots: int, chunk: int = 16) -> None:
-    """Compare answers of a scheduler with those of the program alone."""
+    """Compare answers of a scheduler with answers of the program alone."""
     generator, wanted = Generator(program), []
     for prompt, length, asked in given:
         answer = generator.generate(prompt, length, **asked)

@@ -1,4 +1,4 @@
-"""The search for the nearest vectors, with the kernels of real GPUs, is that of NumPy."""
+"""The search for the nearest vectors, with the kernels of real GPUs, finds the same as NumPy."""
 
 from __future__ import annotations
 

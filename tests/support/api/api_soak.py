@@ -32,7 +32,7 @@ from support.harness.api_models import copy_tiny_model
 from webpte_host.base.layout import PYSRC, ROOT
 
 AT_ONCE = 8
-GONE = 499  # what a client that leaves counts as here, too
+GONE = 499  # the status of a client that leaves, here, too
 _CHAT, _TEXT = "/v1/chat/completions", "/v1/completions"
 _SAID = [{"role": "user", "content": "Hi"}]
 _SCHEMA = {"type": "object", "properties": {"c": {"enum": ["red", "blue"]}}, "required": ["c"]}
@@ -90,7 +90,7 @@ def kinds() -> list[Kind]:
 
 @dataclass(frozen=True)
 class Soaked:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     port: int
     process: subprocess.Popen[str]

@@ -1,4 +1,4 @@
-"""One operator call with its inputs and what it must give: a row of the tables of tests."""
+"""One operator call with its inputs and its expected result: a row of the tables of tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Arg: TypeAlias = "bool | int | float | str | list[int] | None"
 
 @dataclass(frozen=True)
 class Case:
-    """`expect` gets the inputs, floats widened to float64, and says what comes out.
+    """`expect` gets the inputs, floats widened to float64, and returns the expected output.
 
     `args` follow the tensors. `copied` makes the op write its output twice, so that a view
     cannot share the memory of its source and has to be copied.
@@ -55,7 +55,7 @@ class Case:
         return result.astype(np.float64 if dtype.kind == "f" else dtype)
 
     def program(self) -> bytes:
-        """A `.pte` whose method `forward` is this one call."""
+        """A `.pte` whose method `forward` is this call."""
         g = GraphWriter()
         tensors = [g.tensor(x.shape, str(x.dtype)) for x in self.inputs]
         args = [write_arg(g, arg) for arg in self.args]
@@ -97,7 +97,7 @@ def write_arg(g: GraphWriter, arg: Arg) -> int:
 
 
 def check_reference(case: Case) -> None:
-    """The program on NumPy gives what the case expects."""
+    """The program on NumPy gives the case's expected output."""
 
     async def run() -> None:
         program = await webpte.load(case.program(), device="numpy")

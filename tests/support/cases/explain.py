@@ -14,7 +14,7 @@ from webpte.inspection.report.difference import EXACT, difference, window
 
 
 def explain(program: bytes, target: Target, got: list[Array], want: list[Array]) -> str:
-    """For an assertion's message: a program with one delegate, and what its calls returned."""
+    """For an assertion's message: a program with one delegate, and the results of its calls."""
     parts = [*_differences(got, want), *_kernels(program, target)]
     return "\n".join(["", *parts])
 

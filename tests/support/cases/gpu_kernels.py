@@ -1,7 +1,7 @@
 """A GPU's kernels in a browser whose adapter is a CPU: they must stay tested there, too.
 
-A software adapter gets kernels of its own. A device that is told to be no software adapter gets
-those of a GPU, as long as this browser compiles them in seconds: some take a minute for one tile.
+A software adapter gets special kernels. A device that is told to be no software adapter gets
+a GPU's kernels, as long as this browser compiles them in seconds: some take a minute for one tile.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ def bits(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class LiveCase:
-    """`expect` gets the arguments of a step and says what comes out.
+    """`expect` gets the arguments of a step and returns the expected output.
 
     Without a tolerance results are compared bit by bit, and `expect` gets and gives arrays of
-    those bits. `out` is the dtype, by default that of the first tensor.
+    those bits. `out` is the dtype, by default the first tensor's.
     """
 
     op: str
@@ -173,7 +173,7 @@ class _Builder:
     inputs: list[int] = field(default_factory=list)
 
     def add(self, versions: list[Any]) -> int:
-        """One argument, from what it is in each step."""
+        """One argument, from its value in each step."""
         g, first = self.graph, versions[0]
         match first:
             case np.ndarray():
@@ -217,7 +217,7 @@ def check_reference(case: LiveCase) -> None:
 
 
 def lowered(case: LiveCase) -> tuple[Planner, LiveState]:
-    """A planner after its first lowering, at the largest shapes; raises what that raises."""
+    """A planner after its first lowering, at the largest shapes; raises the lowering's errors."""
     planner, live = make_planner(read_graph(case.program()))
     planner.lower_all()
     return planner, live

@@ -25,7 +25,7 @@ Given: TypeAlias = "Array | Arg"
 class RowCase:
     """One call. `expect` gets its arguments, floats widened to float64, and gives the outputs.
 
-    `outs` are their dtypes. `live` has further inputs, not larger ones, for the same program: the
+    `outs` are their dtypes. `live` has further inputs, not larger, for the same program: the
     dims of the first are then upper bounds.
     """
 

@@ -23,7 +23,7 @@ _SIZED = re.compile(r"var<workgroup> \w+: array<[^;]*, (\w+)>;")
 def waits(spec: PipelineSpec) -> bool:
     """Tell whether a kernel has barriers that run.
 
-    With one lane per row, those of wgsl/lib/reduce/row_reduction.wgsl and lib/pool/pool.wgsl do
+    With one lane per row, kernels of wgsl/lib/reduce/row_reduction.wgsl and lib/pool/pool.wgsl do
     not.
     """
     return "workgroupBarrier()" in spec.code and dict(spec.overrides).get("LANES") != 1

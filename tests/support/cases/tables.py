@@ -102,7 +102,7 @@ def rows_of_every_kernel() -> list[Row]:
 
 
 def usual_rows() -> list[Row]:
-    """List the rows of a usual run: those that have all kernels, and every tenth of the others."""
+    """List the rows of a usual run: rows that have all kernels, and every tenth of the others."""
     needed = {str(row) for row in rows_of_every_kernel()}
     others = (row for row in every_row() if str(row) not in needed)
     chosen = needed | {str(row) for i, row in enumerate(others) if i % 10 == 0}
@@ -111,7 +111,7 @@ def usual_rows() -> list[Row]:
 
 def rounded_to_half(array: Array) -> Array:
     """Round float32 to f16 and back."""
-    # ARM's conversion tells of signaling NaNs, which random bits may be.
+    # ARM's conversion reports signaling NaNs, and random bits may be such.
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array
 

@@ -14,7 +14,7 @@ GELU, RELU = "aten.gelu.default", "aten.relu.default"
 
 @dataclass(frozen=True)
 class EpilogueCase:
-    """A linear layer of some kind, and what follows: "bias" or "added bias", "gelu", "residual"."""
+    """A linear layer of some kind, and its epilogue: "bias" or "added bias", "gelu", "residual"."""
 
     sizes: Sizes
     kind: str
@@ -67,7 +67,7 @@ def normed(net: Net, x: int, norm: str) -> int:
 
 
 def with_epilogue(case: EpilogueCase) -> tuple[GraphWriter, list[np.ndarray]]:
-    """Write a norm, a linear layer and what follows."""
+    """Write a norm, a linear layer and its epilogue."""
     net = Net(case.sizes.inner)
     g, sizes = net.g, case.sizes
     x, r = g.tensor((1, sizes.tokens, sizes.inner)), g.tensor((1, sizes.tokens, sizes.rows))

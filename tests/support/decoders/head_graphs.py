@@ -12,7 +12,7 @@ from support.graphs.fusion_graphs import ADD, INNER, POSITIONS, Heads, Net
 
 @dataclass(frozen=True)
 class ChangedHeads:
-    """An attention, and what its heads go through.
+    """An attention, and the steps of its heads.
 
     change   "bias" (an argument of the linear layer), "added bias" (a sum after it), "branch" (a
              sum with another linear layer's result), "head norm", "token norm" or ""
@@ -90,7 +90,7 @@ def changed_attention(case: ChangedHeads) -> Net:
 def attention_of(net: Net, case: ChangedHeads, source: int) -> tuple[int, tuple[int, ...]]:
     """Write q/k/v of the source, what changes them, rope and attention; return it and its inputs.
 
-    The inputs are the position and, if there is one, the mask.
+    The inputs are the position and, if present, the mask.
     """
     g, heads = net.g, case.heads
     position, place = g.tensor((1,), "int32"), g.symint()
@@ -109,7 +109,7 @@ def attention_of(net: Net, case: ChangedHeads, source: int) -> tuple[int, tuple[
 
 
 def _changed(net: Net, case: ChangedHeads, source: int, dims: tuple[int, ...], normed: bool) -> int:
-    """Write a linear layer and what its heads go through."""
+    """Write a linear layer and the steps of its heads."""
     width = dims[2] * dims[3]
     y = net.linear(source, width, case.kind, bias=case.change == "bias")
     if case.change in ("added bias", "branch"):
@@ -138,7 +138,7 @@ def _turned(net: Net, heads: Heads, q: int, k: int, place: int) -> list[int]:
 
 
 def changed_steps(net: Net, case: ChangedHeads) -> list[list[np.ndarray]]:
-    """Return inputs at several positions; masks hide the future and what is far behind."""
+    """Return inputs at several positions; masks hide the future and distant keys."""
     tokens = case.heads.tokens
     steps = []
     for place in dict.fromkeys((0, tokens, POSITIONS - tokens)):

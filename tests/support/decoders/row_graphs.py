@@ -88,7 +88,7 @@ def computed_row(case: RowCase) -> tuple[GraphWriter, Steps]:
 
 
 def _row(net: Net, case: RowCase, x: int, r: int) -> tuple[int, int]:
-    """Write the row, and what the GEMVs multiply: the row or its norm."""
+    """Write the row, and the GEMVs' operand: the row or its norm."""
     dims = net.g.shapes[x][0]
     other = (dims[1], 1, dims[2]) if case.viewed else dims
     row = layer_norm(net, x) if case.row == "layer" else net.norm(x)

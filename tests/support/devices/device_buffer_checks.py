@@ -1,4 +1,4 @@
-"""Promises of a device about buffers: its own, constants, and those of other code."""
+"""Promises of a device about buffers: its own, constants, and buffers of other code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The promises of a device, as checks that every device has to pass.
 
 `CHECKS` has them by name; each takes a `Subject` with a fresh device. docs/use/native.md says in
-words what they ask. This also runs in a page.
+words the promises. This also runs in a page.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The basis of the conformance checks: a device to test, and two kernels for it.
 
-The kernels are WGSL for devices that compile, and calls of `aten.neg` and `aten.relu` for one that
+The kernels are WGSL for devices that compile, and `aten.neg` and `aten.relu` for a device that
 computes with references: each dispatch says both. This also runs in a page.
 """
 

@@ -71,7 +71,7 @@ async def kernels_to_be_compiled_are_told_of_before_the_first_is(subject: Subjec
     await making
     assert told == [("compile", done, 2) for done in range(3)]
     await device.create_pipelines(specs, lambda *progress: told.append(progress))
-    assert len(told) == 3  # no progress for those that exist
+    assert len(told) == 3  # no progress for existing pipelines
 
 
 @CHECKS.add

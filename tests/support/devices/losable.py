@@ -1,4 +1,4 @@
-"""Simulated devices that go away, and the shared device as one of them."""
+"""Simulated devices that go away, and the shared device as such a device."""
 
 from __future__ import annotations
 

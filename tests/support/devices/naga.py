@@ -1,7 +1,7 @@
 """Pipelines compiled by naga, Firefox's compiler, through wgpu on any adapter.
 
 naga may panic, which ends the process, or never come back. So a process of its own makes the
-pipelines and says what it begins with; if it ends too early, another one is started for the rest.
+pipelines and names each before it begins; if it ends too early, another is started for the rest.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def make_all(specs: Sequence[Spec], seconds: float = SECONDS) -> Outcome:
         path.write_text(json.dumps(specs), encoding="utf-8")
         codes = {code: i for i, code in enumerate(dict.fromkeys(spec["code"] for spec in specs))}
         shares: list[list[int]] = [[] for _ in range(PROCESSES)]
-        for number, spec in enumerate(specs):  # those of one module go to one process
+        for number, spec in enumerate(specs):  # specs of one module go to one process
             shares[codes[spec["code"]] % PROCESSES].append(number)
         outcomes = threads.map(lambda share: _make_share(path, specs, share, seconds), shares)
         total = Outcome()

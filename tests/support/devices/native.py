@@ -22,7 +22,7 @@ from webpte_host.setup import vulkan
 
 @cache
 def why_not() -> str | None:
-    """Return why there is no GPU, None if there is one. A broken driver is an error."""
+    """Return why there is no GPU, None if there is a GPU. A broken driver is an error."""
     try:
         find_adapter(load_dawn())
     except NoWebGPUError as error:

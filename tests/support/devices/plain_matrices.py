@@ -3,7 +3,7 @@
 Only two files of wgsl/lib use f16 and the types of subgroup matrices; a copy of the folder replaces
 them. A quad of f16 is a pair of words, two f16 to compute with are floats rounded as such, a
 subgroup is 32 neighbouring invocations, a matrix to be multiplied is its block of shared memory
-(nothing is stored there before it is used; what is kept longer is copied), and a matrix of sums is
+(nothing is stored there before it is used; longer-lived values are copied), and a matrix of sums is
 eight numbers of each invocation.
 """
 

@@ -34,7 +34,7 @@ def kernels() -> list[dict[str, Any]]:
 
 
 def errors_of(specs: list[dict[str, Any]], package: Path) -> list[str]:
-    """Return what the compiler says of kernels that it does not take."""
+    """Return the compiler's messages about kernels that it does not take."""
     numbers = [
         {**spec, "overrides": {name: float(value) for name, value in spec["overrides"].items()}}
         for spec in specs

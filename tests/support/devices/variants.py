@@ -77,7 +77,7 @@ def make_device() -> SimulatedDevice:
 
 
 async def collect(halves: bool, software: bool, rows: Iterable[Row]) -> set[PipelineSpec]:
-    """Load rows, and run those of several sizes at each, as they are or as f16."""
+    """Load rows, and run rows of several sizes at each, unchanged or as f16."""
     device = SimulatedDevice(features=("shader-f16",) if halves else ())
     device.info = replace(device.info, software=software)
     for row in rows:

@@ -37,7 +37,7 @@ class Prepared:
     scope     names; a path or bytes stands for the program or tokenizer loaded from it
     instead   by the first line of a block: names that change from that block on
     files     the current folder: names to a file or folder elsewhere, or to a text
-    device    makes the device of programs, whatever the block requests
+    device    makes the device of programs, for any request of the block
     options   more options of `load`
     printed   text that the output must contain
     """

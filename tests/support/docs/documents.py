@@ -145,7 +145,7 @@ def check_serve(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         except _Parsed:
             return
         except SystemExit:
-            pass  # argparse has said what is wrong
+            pass  # argparse has printed the problem
     raise AssertionError(f"serve.py does not take {words}")
 
 

@@ -94,7 +94,7 @@ def _is_made_by_webpte(value: type) -> bool:
 
 
 def _members(value: type) -> Iterator[tuple[str, Any]]:
-    """Yield a class's own members and those of its private bases."""
+    """Yield a class's own members and the members of its private bases."""
     seen: dict[str, Any] = {}
     for owner in reversed(value.__mro__):
         if owner.__module__.startswith("webpte"):

@@ -18,7 +18,7 @@ GROUP = 32  # inputs that share a scale
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a model. By default they are those of a model of a billion parameters.
+    """The sizes of a model. The defaults belong to a model of a billion parameters.
 
     With `rotary`, queries and keys have a rotary embedding, as in ExecuTorch's Llama.
     """

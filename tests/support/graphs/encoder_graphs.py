@@ -57,7 +57,7 @@ class Written:
     mask: tuple[int, int, int, int] | None = None  # its dims
     scaled: str = "scores"  # or "divided", "both", ""
     split: bool = False  # q, k and v come from one tensor
-    hides: str = ""  # "rows": those that the mask hides are set to zero; others are near misses
+    hides: str = ""  # "rows": rows that the mask hides are set to zero; others are near misses
 
     def __str__(self) -> str:
         sizes = (self.batch, self.tokens, self.keys, self.heads, self.size, self.value_size)

@@ -301,7 +301,7 @@ def attention(heads: Heads, kind: str = "q4", norm: bool = True) -> Net:
 
 
 def attention_steps(net: Net, heads: Heads) -> list[list[Array]]:
-    """Return inputs at several positions; the last ones attend to the first ones' keys."""
+    """Return inputs at several positions; the last tokens attend to the first tokens' keys."""
     x = (1, heads.tokens, INNER)
     places = [0, heads.tokens, max(0, POSITIONS - heads.tokens)]
     return [[net.floats(*x), np.array([place], np.int32)] for place in dict.fromkeys(places)]

@@ -10,7 +10,7 @@ from webpte.engine.gpu.device import PipelineSpec, PlanCommands
 def longest_chain(commands: PlanCommands, pipelines: Mapping[PipelineSpec, int]) -> int:
     """Return the length of the longest chain of dispatches that wait for each other.
 
-    A dispatch waits for the writers of its buffers, and for the readers of those that it writes.
+    A dispatch waits for the writers of its buffers, and for the readers of buffers that it writes.
     """
     access = {number: spec.bindings for spec, number in pipelines.items()}
     written: dict[int, int] = {}  # buffer to the depth of its last writer

@@ -1,8 +1,8 @@
-"""A server like that of the page, but with a network that breaks.
+"""A server like the page's, but with a network that breaks.
 
 Requests below `/big/` are disturbed in turn: most are answered, some are cut off in the middle,
 some stall, some are refused with a busy server's answer. `restart` ends all connections, and
-refuses new ones for a while.
+refuses new connections for a while.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEP = 1 << 16  # bytes written at once
 
 @dataclass
 class Trouble:
-    """Faults of a network, and a record of what was asked and sent.
+    """Faults of a network, and a record of requests and answers.
 
     faults   kinds by the number of a request modulo `every`: "cut", "stall", "busy"
     pace     seconds between two writes of 64 KiB, which makes the network slow
@@ -112,7 +112,7 @@ class BreakingSite(Site):
         return self
 
     def restart(self, seconds: float) -> None:
-        """End all connections, and refuse new ones for this time."""
+        """End all connections, and refuse new connections for this time."""
         old, port = self._server, self.port
         self.trouble.is_down = True
         self.trouble.happened.append("restart")

@@ -1,6 +1,6 @@
 """Distribution of tests to processes: whole files, and the tests of some files one by one.
 
-The tests of a file share what its fixtures prepare, so a file stays in a process.
+The tests of a file share its fixtures, so a file stays in a process.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def unit_rows(count: int, width: int, seed: int = 0) -> Array:
 
 
 def nearest(rows: Array, query: Array, count: int) -> tuple[Array, Array]:
-    """Return what a search has to find: a stable sort of all products, in float64."""
+    """Return the expected result of a search: a stable sort of all products, in float64."""
     scores = (rows.astype(np.float64) @ query.astype(np.float64)).astype(np.float32)
     order = np.argsort(-scores, kind="stable")[:count]
     return scores[order], order

@@ -16,7 +16,7 @@ _VARIABLE = "WEBPTE_TEST_ALL"  # a variable, because tables are filtered at impo
 
 
 def run_everything() -> None:
-    """Switch to all tests, in this process and in those that it starts."""
+    """Switch to all tests, in this process and in processes that it starts."""
     os.environ[_VARIABLE] = "1"
 
 
@@ -38,5 +38,5 @@ def share(cases: Sequence[T], every: int = 3) -> list[T]:
 
 
 def count(usual: int, of_all: int) -> int:
-    """Return the number of random cases; the first ones are the same in both extents."""
+    """Return the number of random cases; the first cases are the same in both extents."""
     return of_all if everything() else usual

@@ -11,7 +11,7 @@ import pytest
 from webpte import Options
 from webpte.engine.gpu.simulated.emulation import EmulatedCall
 
-# Without fusion, every call is a kernel of its own.
+# Without fusion, every call is a separate kernel.
 APART: dict[str, Any] = {"options": Options(fuse=False)}
 
 

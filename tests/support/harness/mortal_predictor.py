@@ -1,4 +1,4 @@
-"""A predictor whose process is killed once: for tests of what a cluster does then."""
+"""A predictor whose process is killed once: for tests of a cluster's reaction."""
 
 from __future__ import annotations
 

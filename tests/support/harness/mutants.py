@@ -108,7 +108,7 @@ def outcomes(
     typed: type[Exception] | tuple[type[Exception], ...],
     seed: str,
 ) -> tuple[int, int]:
-    """Count the mutants that were read and those that one of our errors refused; others fail."""
+    """Count mutants that were read, and mutants refused by errors of webpte; others fail."""
     rng = random.Random(seed)
     good = 0
     for at in range(times):

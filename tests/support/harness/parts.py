@@ -63,7 +63,7 @@ class FailureReporter:
 
     @pytest.hookimpl(trylast=True)  # after its letter
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        repeated = str(report.outcome) == "rerun"  # pytest-rerunfailures has one of its own
+        repeated = str(report.outcome) == "rerun"  # pytest-rerunfailures has a special outcome
         if not (report.failed or repeated):
             return
         crash = getattr(report.longrepr, "reprcrash", None)

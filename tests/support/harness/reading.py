@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Finish a coroutine that never waits, such as one that reads bytes in memory."""
+    """Finish a coroutine that never waits, such as a read of bytes in memory."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -25,7 +25,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Finish a coroutine in another thread: this one may run Playwright's event loop."""
+    """Finish a coroutine in another thread: the present thread may run Playwright's event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
 

@@ -14,8 +14,8 @@ import numpy as np
 DATA = Path(__file__).parents[2] / "data" / "tasks"
 ARCHIVE, EXPECTED = DATA / "models.tar.xz", DATA / "expected.json"
 MUSIC = DATA / "music.tar.xz"  # the model of support.music.music_cases
-READER = DATA / "reader.tar.xz"  # that of support.reader.reader_cases
-WRITERS = DATA / "writers.tar.xz"  # those of support.llm.text_generation_cases
+READER = DATA / "reader.tar.xz"  # the model of support.reader.reader_cases
+WRITERS = DATA / "writers.tar.xz"  # models of support.llm.text_generation_cases
 
 SHORT = "She said that the fox is quick."
 ACCENTS = "Café Zürich, über 12 naïve dogs… do ½ know 東京 today?"

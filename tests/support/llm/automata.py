@@ -1,4 +1,4 @@
-"""Automata of patterns and schemas: tests of what they accept, and random texts."""
+"""Automata of patterns and schemas: tests whether texts are accepted, and random texts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FAMILIES = ("t5", "bart", "marian")
 class Greedy:
     """An input, the tokens that transformers generates for it, and the logits of each step.
 
-    The tokens include the one that the model starts with.
+    The tokens include the first token, which the model starts with.
     """
 
     source: list[int]
@@ -93,7 +93,7 @@ def tokenizer_of(tokens: int) -> dict[str, Any]:
 
 
 def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
-    """Write what lies beside a program: the tokenizer of `tokenizer_of`, and settings."""
+    """Write the files beside a program: the tokenizer of `tokenizer_of`, and settings."""
     tokenizer = tokenizer_of(tokens)
     features, generation = whisper_settings()
     files: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_config": {}}

@@ -23,7 +23,7 @@ TALK = [
     said("user", "What did it do?"),
 ]
 
-# (model, what the task is called with, options)
+# (model, the task's input, options)
 CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ("replies", "Once upon a time", {"max_new_tokens": 12}),
     ("replies", ["Hello! How", "The program is loaded"], {"max_new_tokens": 7}),

@@ -72,7 +72,7 @@ async def losses(trainer: LoraTrainer, expected: Any, steps: int) -> np.ndarray:
 
 
 async def check_model(name: str, device: Any, steps: int) -> None:
-    """Compare losses with PyTorch's; after all 100, also the LoRA and what the model says."""
+    """Compare losses with PyTorch's; after all 100, also the LoRA and the model's answers."""
     expected = np.load(folder() / f"{name}.npz")
     async with await open_model(name, device) as program:
         trainer = LoraTrainer(program, await tokenizer(), rate=RATE, decay=DECAY)
@@ -92,7 +92,7 @@ async def check_model(name: str, device: Any, steps: int) -> None:
 
 
 def compare(mine: LoraWeights, wanted: LoraWeights) -> None:
-    """Compare a LoRA with the one that PEFT wrote, layer by layer."""
+    """Compare a LoRA with PEFT's, layer by layer."""
     assert mine.factors.keys() == wanted.factors.keys()
     for layer, factor in wanted.factors.items():
         for one, other in ((mine.factors[layer].a, factor.a), (mine.factors[layer].b, factor.b)):

@@ -13,7 +13,7 @@ from webpte_host.base.layout import WEB
 from webpte_host.setup.runtime import ensure_runtime
 from webpte_host.site.build_npm import write_package
 
-# As strict as that of an extension; WebAssembly is all that is evaluated.
+# As strict as an extension's; nothing but WebAssembly is evaluated.
 POLICY = {"Content-Security-Policy": "script-src 'self' 'wasm-unsafe-eval'"}
 SCRIPT = Path(__file__).with_name("page.js")
 PAGE = f"""<!doctype html><title>webpte from npm</title><link rel="icon" href="data:,">

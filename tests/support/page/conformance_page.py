@@ -52,7 +52,7 @@ return device.info.waiting
 
 
 def run_check(harness: Harness, name: str, waiting: str | None = None) -> str:
-    """Raises what the check raises; returns how the device waited for its results."""
+    """Raises the check's errors; returns how the device waited for its results."""
     folder = Path(next(iter(support.__path__))) / "devices"
     files = {file: (folder / f"{file}.py").read_text(encoding="utf-8") for file in FILES}
     used: str = python(harness, RUN, files=files, name_of_check=name, waiting=waiting)

@@ -25,7 +25,7 @@ async def tokens_of(generation: Generation) -> list[int]:
 
 
 async def cancelled_after(turns: int, answer: Generation) -> list[int]:
-    """Ask for a token and cancel that after some turns of the loop; return it if it came."""
+    """Ask for a token and cancel the request after some turns of the loop; return it if it came."""
     task = asyncio.ensure_future(anext(answer))
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -62,7 +62,7 @@ class failing:  # noqa: N801 - reads as a verb
             raise ExecutionError("no device")
 
         change_calls(self._program, fail)
-        # Steps of an answer that has begun keep what they were made of.
+        # Steps of an answer that has begun keep the rows they were made of.
         self._patches = [
             patch.object(DecodeSteps, name, lambda *given, inner=inner: fail(inner(*given)))
             for name, inner in (("sample", DecodeSteps.sample), ("submit", DecodeSteps.submit))

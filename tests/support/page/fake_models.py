@@ -1,7 +1,7 @@
 """A fake registry, recipe and export environment: `serve.py models` without a network.
 
-The recipe's "network" adds 0, 1, 2 to three columns, and what is made is a program that runs. The
-export Python is this one, with a start-up script that knows the recipe and replaces the exporter.
+The recipe's "network" adds 0, 1, 2 to three columns, and the product is a program that runs. The
+export Python is the running Python, with a start-up script that replaces the exporter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAME = "adder"
 WHEEL = "adder-1.0-py3-none-any.whl"
 WEIGHTS = "adder/weights.json"
 
-# Stands for pip: copies the wheel that is asked for, and keeps a list of what it was asked.
+# Stands for pip: copies the wheel that is asked for, and keeps a list of requests.
 PIP = """
 import pathlib, shutil, sys
 registry = pathlib.Path({registry!r})
@@ -144,7 +144,7 @@ def fake_export(model: float, inputs: Sequence[FakeTensor], path: Path, **_: Any
 class FakeKitchen:
     """A folder for everything, and the command that uses it.
 
-    `pip` and `python` are real processes. `run_tool` does the same in this one, which is quicker.
+    `pip` and `python` are real processes. `run_tool` does the same in this process, faster.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -143,7 +143,7 @@ class FakeBrowser:
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
         self._adapter = adapter
-        self.held_program: OpenProgram | None = None  # the one that is open here
+        self.held_program: OpenProgram | None = None  # the program open in this tab
         self.other_tabs: list[OpenProgram] = []
 
     def show(self, **changes: Any) -> None:
@@ -270,7 +270,7 @@ class Engine:
         self.programs: list[Any] = []
         self.closed: list[Any] = []
         self.data: list[Any] = []
-        self.executions: list[int] = []  # of what was closed
+        self.executions: list[int] = []  # of closed programs
         self.devices: list[str] = []  # that programs were asked for
         self.failure: Exception | None = None
         self.gate: asyncio.Event | None = None

@@ -47,7 +47,7 @@ def _scaled(pixels: np.ndarray, height: int, width: int) -> Any:
 
 
 def _weights(given: int, wanted: int) -> np.ndarray:
-    """Return the weights (wanted, given) of old pixels in new ones, as triangles."""
+    """Return the weights (wanted, given) of old pixels in new pixels, as triangles."""
     step = given / wanted
     reach = max(1.0, step)
     weights = np.zeros((wanted, given))

@@ -1,5 +1,5 @@
-"""Models of the gallery that have a view of their own, as small as they can be: NumPy says at a
-glance what has to come out. `install` puts them where the server finds installed ones.
+"""Models of the gallery with separate views, as small as they can be: NumPy says at a
+glance the expected result. `install` puts them where the server finds installed models.
 
 `python -m support.page.gallery_models` writes the encoder that pictures of the page are taken with.
 """

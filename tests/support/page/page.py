@@ -15,7 +15,7 @@ from webpte_host.harness.browser import Harness
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-# Goes before every piece of code: what the tests' Python in the page stands on.
+# Goes before every piece of code: the ground of the tests' Python in the page.
 PRELUDE = """
 import asyncio, base64
 import numpy as np
@@ -40,7 +40,7 @@ async def raises(kind, awaitable):
 
 
 class HarnessSource(Protocol):
-    """The shared harness of the browser tests: `get` opens a new page if the old one is lost."""
+    """The shared harness of the browser tests: `get` opens a new page if the old page is lost."""
 
     def get(self) -> Harness: ...
 

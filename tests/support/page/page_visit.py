@@ -21,7 +21,7 @@ SHAPE = (37, 41)  # of everything in the samples
 START_MS = limits.START_MS
 expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
 
-# Resolves when what has changed is drawn.
+# Resolves when changes are drawn.
 TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # Must run before anything else in the page, or the first tasks are missed.
 WATCH_LONG_TASKS = """
@@ -41,7 +41,7 @@ UNTIL = """async () => {
 }"""
 
 
-# All that a visit leaves behind, but for what the next one starts with. A page that was closed a
+# All that a visit leaves behind, except the start of the next visit. A page that was closed a
 # moment ago may still hold a file that it was writing.
 FORGET = """async () => {
   localStorage.clear();
@@ -150,7 +150,7 @@ def open_address(page: Page, address: str) -> None:
 
 
 def leave(page: Page) -> None:
-    """Close the program, and clear what the page has kept."""
+    """Close the program, and clear the page's storage."""
     if page.locator("[data-act=close]").count():
         if page.locator("[data-act=reset-inputs]").count():
             page.get_by_role("tab", name="Run").click()

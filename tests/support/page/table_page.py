@@ -61,7 +61,7 @@ def forced(
 
 
 def check_rows(harness: Harness, cases: Sequence[Any], *, strict: bool = True) -> None:
-    """Check that kernels give what a case expects, and agree with the references.
+    """Check that kernels give a case's expected output, and agree with the references.
 
     A case without a tolerance is compared bit by bit. With `strict` nothing may run on the host,
     where it would be compared with itself.

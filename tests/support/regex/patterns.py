@@ -1,8 +1,8 @@
 """Finds the regular expressions of source files, and makes strings that are hard for each.
 
-A pattern is read from the source, not from modules, so that those which need PyTorch or a browser
+A pattern is read from the source, not from modules, so that modules that need PyTorch or a browser
 are found, too. Strings are made of the pattern itself: what leads to a repeat, the repeat many
-times, then what does not match.
+times, then text that does not match.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class HardStrings:
         for before, body in pumps:
             for after in ("", "\x00", "a", "\n!", before + "\x00"):
                 found[before, body, after] = None
-            # A start at each place, none of which comes to an end.
+            # A start at each place; no match comes to an end.
             found["", before + body, ""] = None
             found["", before + body, "\x00"] = None
         for one in bodies:
@@ -131,7 +131,7 @@ class HardStrings:
         return [one for one in found if one[1]]
 
     def _pumps(self, items: list[Any], before: str) -> Iterator[tuple[str, str]]:
-        """Yield what leads to each repeat, and what it repeats."""
+        """Yield the text before each repeat, and the repeated text."""
         for op, value in items:
             if op in _REPEATS:
                 _, most, body = value

@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Kind:
-    """A program. `initial` is the state that it is loaded with; None: it has none.
+    """A program. `initial` is the state that it is loaded with; None: there is no state.
 
     A program that `talks` has conversations, too: see talk.py.
     """

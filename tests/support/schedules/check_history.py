@@ -39,7 +39,7 @@ class Event:
     ended: int = 1 << 60
     arrays: Arrays = field(default_factory=list)
     handed: Any = None  # the GPU tensor among the inputs
-    adopted: Any = None  # its buffer, as a tensor of its own
+    adopted: Any = None  # its buffer, as a separate tensor
     device: Any = None  # of the program, when the event began
     result: Any = None
     error: BaseException | None = None

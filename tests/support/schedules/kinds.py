@@ -263,7 +263,7 @@ def _picky_lowering(args: Args) -> Any:
 
 
 def _cut_lowering(args: Args) -> Any:
-    """Lower to a kernel with two tile configs, each of its own size; only one is right."""
+    """Lower to a kernel with two tile configs, each of a different size; the other is wrong."""
     from webpte.engine.ops import lookup
 
     names = {"right": "aten.alias_copy.default", "other": NEG}

@@ -35,7 +35,7 @@ class Runner:
         self._noises: list[str] = []
 
     def run(self, schedule: Schedule) -> list[str]:
-        """Run a schedule, and list what is wrong."""
+        """Run a schedule, and list the faults."""
         self._noises = []
         rng = Random(schedule.seed)
 
@@ -100,7 +100,7 @@ def quickly() -> Iterator[Runner]:
             yield runner
     finally:
         runner.close()
-        gc.enable()  # what is frozen stays so: the next runner would look through all of it again
+        gc.enable()  # frozen objects stay frozen: the next runner would look through all again
 
 
 def first_failure(found: Iterable[Schedule]) -> str | None:

@@ -1,7 +1,7 @@
 """Conversations in schedules: requests to a Generator, and checks of its answers.
 
 Every token must be NumPy's for the context that is tracked here; the Generator's context must equal
-that one after each token, error and cancellation; and errors must have a cause.
+the same after each token, error and cancellation; and errors must have a cause.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Conversation:
             self._complain(event, f"the context is {have}, and should be {self._context}")
 
     def _check_context(self, event: Event, answer: _Answer | None) -> None:
-        """Check the context after an event, whatever its outcome.
+        """Check the context after an event, for any outcome.
 
         A new conversation that has not given a token yet may have left the common prefix of both
         contexts, or nothing.

@@ -13,7 +13,7 @@ from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps, Size, p
 FILTERS = range(6)
 GIVEN: tuple[Size, ...] = ((1, 1), (31, 53), (5, 97), (67, 1))
 RESIZES: tuple[Size, ...] = ((1, 1), (41, 37), (17, 59), (83, 7))
-# Inside and around each stage; the size of a part is that of none of them.
+# Inside and around each stage; no stage has the size of a part.
 PARTS = (PicturePart(0, -1, 2), PicturePart(1), PicturePart(2, 3, -4), PicturePart(2, 40, 0))
 TABLE = np.random.default_rng(5).normal(size=(3, 257)).astype(np.float32)
 
@@ -47,7 +47,7 @@ def patch_steps() -> PictureSteps:
 
 
 async def check_steps(device: Device, steps: Iterator[PictureSteps]) -> None:
-    """Compare parts of pictures on a device with those of NumPy, bit by bit."""
+    """Compare parts of pictures on a device with NumPy's, bit by bit."""
     scaler = GpuScaler(device)
     for one in steps:
         pixels = drawn(*one.given)

@@ -1,7 +1,7 @@
 """A call of every task, for a page of the tests, with the result that its reference gave.
 
 Each other module of this folder has calls of some tasks, found by their place: `calls()` yields
-them. The references are those of the unit tests: recorded results of transformers, basic-pitch and
+them. The references are the unit tests': recorded results of transformers, basic-pitch and
 PyTorch. All models are served with those of `task_cases`, at `/tasks/`.
 """
 
@@ -27,7 +27,7 @@ class TaskCall:
     model    the folder of the model at /tasks/
     wanted   the result; of tables, only the fields that are named here
     added    documents that are added before the call
-    noise    what the task draws, in this order
+    noise    random numbers of the task, in this order
     """
 
     task: str
@@ -61,7 +61,7 @@ def read_json(path: Path) -> Any:
 
 
 def placed(folder: Path, name: str) -> str:
-    """Copy a model to those that are served; return its name there."""
+    """Copy a model to the served models; return its name there."""
     shutil.copytree(folder, models_folder() / name, dirs_exist_ok=True)
     return name
 

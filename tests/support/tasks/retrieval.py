@@ -12,7 +12,7 @@ from support.tasks.calls import TaskCall, read_json
 
 
 def calls() -> Iterator[TaskCall]:
-    """Yield a query whose vector, and those of the documents, transformers gave."""
+    """Yield a query whose vector, and the documents' vectors, transformers gave."""
     at = max(at for at, case in enumerate(CASES) if case[1] == "feature-extraction")
     assert CASES[at][2] == [[LONG, "ok", SHORT]]
     query, *vectors = np.array(read_json(EXPECTED)[at])

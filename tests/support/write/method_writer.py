@@ -192,7 +192,7 @@ class MethodWriter:
         return self.output_values[index]
 
     def line(self, file: str, number: int, function: str, code: str) -> None:
-        """Add a line of source to the last instruction, inside of those that it has."""
+        """Add a line of source to the last instruction, inside of its present lines."""
         frame = Node({0: file, 1: Scalar("i32", number), 2: function, 3: code})
         self.frames.setdefault(len(self.instructions) - 1, []).append(frame)
 

@@ -68,7 +68,7 @@ def choose(
     per_op: int | None,
     covered: set[str] | None = None,
 ) -> list[Entry]:
-    """Choose cases, smallest first. With `covered`, only those that add features to it."""
+    """Choose cases, smallest first. With `covered`, only cases that add features to it."""
     taken: list[Entry] = []
     counts: Counter[str] = Counter()
     for entry in sorted(entries, key=lambda entry: nbytes_of(suite, entry)):

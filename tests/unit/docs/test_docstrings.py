@@ -61,6 +61,9 @@ PLAIN = (
     "pysrc/webpte_export",
     "pysrc/webpte_host",
     "pysrc/webpte_serve",
+    "web",
+    "tests/native",
+    "tests/support",
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

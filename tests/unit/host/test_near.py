@@ -92,7 +92,22 @@ def test_a_shader_is_followed_through_those_that_include_it(tree: Path) -> None:
 
 def test_a_module_without_a_table_has_the_tables_of_its_family(tree: Path) -> None:
     assert near.choose(tree, [f"{OPS}/reduce/softmax.py"]).tables == {"softmax"}
-    assert near.choose(tree, [f"{OPS}/reduce/rows.py"]).tables == {"softmax", "topk"}
+    for path in ("reduce/rows.py", "reduce/wide/rows.py"):
+        assert near.choose(tree, [f"{OPS}/{path}"]).tables == {"softmax", "topk"}
+    assert not near.choose(tree, [f"{OPS}/registry.py"]).tables
+
+
+def test_imports_are_followed_a_few_steps(tree: Path) -> None:
+    for test, steps in (("near", near.MOST_IMPORTS), ("far", near.MOST_IMPORTS + 1)):
+        last = "webpte.llm.reply"
+        for step in range(1, steps):
+            (tree / f"tests/support/{test}_{step}.py").write_text(f"import {last}\n")
+            last = f"support.{test}_{step}"
+        (tree / f"tests/unit/other/test_{test}.py").write_text(f"import {last}\n")
+    found = near.choose(tree, ["pysrc/webpte/llm/reply.py"])
+    assert "tests/unit/other/test_near.py" in found.reasons
+    assert "tests/unit/other/test_far.py" not in found.reasons
+    assert found.farther == 1
 
 
 def test_a_view_has_its_unit_tests_and_its_journey(tree: Path) -> None:

@@ -12,8 +12,8 @@ from webpte.llm.text import encodes_sentences
 from webpte.tasks import names
 from webpte.tasks.retrieval import encodes_texts
 
-# A program of another task may have the form of an encoder: one that fills gaps, say. Cards may
-# describe a task in words of their own.
+# A program of another task may have the form of an encoder: one for gaps, say. Cards may
+# describe a task in other words.
 _OF_OTHERS = frozenset(names()) - {"feature-extraction", "retrieval"}
 
 

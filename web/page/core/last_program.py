@@ -16,7 +16,7 @@ _KEY = "session"
 
 
 class LastProgram:
-    """The name, address, method and device of what is open, kept for a reload of this tab."""
+    """The name, address, method and device of the open program, kept for a reload of this tab."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
@@ -24,7 +24,7 @@ class LastProgram:
         state.follow(self._follow, Change.SESSION, Change.ADDRESS, Change.METHOD)
 
     def load(self, linked: bool) -> None:
-        """Read what was open before the reload; `linked`: the page's address opens a program."""
+        """Read the program before the reload; `linked`: the page's address opens a program."""
         last = self._state.tab_store.read(_KEY)
         if not isinstance(last, Mapping) or not isinstance(last.get("name"), str):
             return

@@ -17,13 +17,13 @@ WORTH_TELLING = 10_000_000  # bytes of GPU memory
 
 
 def lock_name(program: OpenProgram, tab: str) -> str:
-    """Return the name of the lock of a tab, which says what it has open."""
+    """Return the name of the lock of a tab, which names the tab's open program."""
     told = {"name": program.name, "key": program.key, "bytes": program.nbytes, "tab": tab}
     return PREFIX + json.dumps(told)
 
 
 def open_elsewhere(locks: Iterable[str], tab: str) -> list[OpenProgram]:
-    """Return what the locks of other tabs say; a name that no tab of ours wrote is left out."""
+    """Return the contents of other tabs' locks; skip names that no tab of this page wrote."""
     found = []
     for lock in locks:
         if not lock.startswith(PREFIX):

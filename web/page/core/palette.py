@@ -46,4 +46,4 @@ class Command:
         }
 
 
-Commands = Callable[[], Iterable[Command]]  # those that can be done as things are now
+Commands = Callable[[], Iterable[Command]]  # the commands that are possible now

@@ -52,7 +52,7 @@ class Runner:
         self.can_stop = False  # before it ends
         self._at_once = False
         self.stopping = False
-        self.cancelled = False  # and the GPU may still be busy with what was cancelled
+        self.cancelled = False  # and the GPU may still be busy with the cancelled run
         self._started = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -71,7 +71,7 @@ class Runner:
             await asyncio.wait({self._task})
 
     def reset(self) -> None:
-        """Drop the times of runs; that of the load stays."""
+        """Drop the times of runs; the time of the load stays."""
         self.timing = Timing(load=self.timing.load, stages=self.timing.stages)
 
     def start(
@@ -152,7 +152,7 @@ class Runner:
             tick()
 
     def run_summary(self, answer: str = "") -> str:
-        """Return the status after a run; `answer` is what the outputs say, in a few words."""
+        """Return the status after a run; `answer` is a short text of the outputs."""
         spent = ms_text(self.timing.last or 0)
         return f"Done: {answer}, in {spent}" if answer else f"Done in {spent}"
 

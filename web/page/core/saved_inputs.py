@@ -30,7 +30,7 @@ MOST_BYTES = 128 << 10  # of an array: browsers keep a few megabytes for a whole
 _RULES = ("fill", "dims", "seed", "below", "text")
 _MOST_TOKENS = 4096  # of a text
 _FINGERPRINT = 20  # characters of it
-_CHOICES = "/looks"  # stands next to the methods, none of which has this name
+_CHOICES = "/looks"  # a key beside the methods; no method has this name
 
 
 async def read_fingerprint(program: Program) -> str:
@@ -94,7 +94,7 @@ class SavedInputs:
                         _restore_input(state, inputs[state.name], self._photo)
 
     def _take_over(self, session: Session) -> None:
-        """Move what an earlier version of the page kept by name and size, if that is all."""
+        """Move inputs that an earlier version kept by name and size, if there are no others."""
         key, name = _key(session), _name(session)
         old = self._store.read(name) if key != name else None
         if old and not self._store.read(key):
@@ -108,7 +108,7 @@ def _key(session: Session) -> str:
 
 
 def _name(session: Session) -> str:
-    """Return what a link calls the program, which it has an address for, too."""
+    """Return the program's key in a link, which has the program's address, too."""
     return f"{session.source.name}:{session.source.size}"
 
 
@@ -197,7 +197,7 @@ def _sound_settings(state: TensorInput, value: Mapping[str, Any]) -> SoundSettin
 
 
 def file_json(state: TensorInput) -> dict[str, Any]:
-    """Return the array, picture or drawing of an input; {} if it has none, or a large one."""
+    """Return the array, picture or drawing of an input; {} if it is absent or too large."""
     array: Array | None = None
     if state.fill == "picture" and state.photo is not None:
         photo = state.photo

@@ -23,15 +23,15 @@ from webpte.inspection.report import Trace
 
 DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
 Ability = Callable[["Session"], bool]
-Held = tuple[object, ...]  # what the inputs of a method held; equal if they hold the same
+Held = tuple[object, ...]  # the contents of a method's inputs; equal for equal contents
 
 
 @dataclass(eq=False)
 class Results:
     """The results of a run, and the calls that led to them.
 
-    calls     all calls up to this one; empty if unknown, for the reason in `lost`
-    note      what has happened since, if anything
+    calls     all calls up to the last; empty if unknown, for the reason in `lost`
+    note      a text about later events, or ""
     verdicts  results of comparisons, by output
     """
 
@@ -59,8 +59,8 @@ class Session:
     runner: Runner = field(default_factory=Runner)
     method: str = ""
     runs: Counter[str] = field(default_factory=Counter)  # by method, since it was built
-    results: dict[str, Results] = field(default_factory=dict)  # by method, the last ones
-    traces: dict[str, Trace] = field(default_factory=dict)  # by method, the last ones
+    results: dict[str, Results] = field(default_factory=dict)  # the last results, by method
+    traces: dict[str, Trace] = field(default_factory=dict)  # the last traces, by method
     history: History = field(default_factory=History)
     labels: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by output, of its last dim
     choices: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
@@ -177,7 +177,7 @@ class Session:
         return tuple(state.held for state in self.inputs)
 
     def finish_run(self, method: str, arrays: Sequence[Any], held: Held, values: Any) -> None:
-        """Keep the results of the first of several runs, which are the ones to show."""
+        """Keep the results of the first of several runs, which are shown."""
         self.count_run(method, arrays)
         infos = self.methods[method].outputs
         outputs = [

@@ -26,7 +26,7 @@ class SoundStream:
 
     at     the input that gets the sound
     parts  its array in each call
-    count  how many frames have sound; those after it are only silence
+    count  how many frames have sound; all later frames are silent
     feeds  output -> the input that gets it in the next call
     """
 

@@ -82,7 +82,7 @@ class AppState:
     base: str = ""  # the page's address
     hash: str = ""  # the fragment of that address
     narrow: bool = False  # a small screen, where long lists start folded
-    cards: Sequence[Card] = ()  # of the gallery, those that can be used
+    cards: Sequence[Card] = ()  # the usable cards of the gallery
     kept: frozenset[str] = frozenset()  # addresses of files that the library has
     session: Session | None = None
     tuning: bool = False  # kernels are being timed in the background
@@ -94,7 +94,7 @@ class AppState:
     store: Store = field(init=False)  # from visit to visit
     tab_store: Store = field(init=False)  # for a reload of this tab
     undo: Undo = field(init=False)
-    # The error on the page, and what was under way.
+    # The error on the page, and the task that failed.
     failure: tuple[str, Exception] | None = None
     # Builds the program of a session anew; the page does so by itself when the GPU is lost.
     rebuild: Callable[[Session], Coroutine[Any, Any, None]] | None = None
@@ -111,7 +111,7 @@ class AppState:
         return self.adapter.limits if self.adapter is not None else {}
 
     def follow(self, follower: Follower, *changes: Change) -> None:
-        """Call `follower` at each of these changes, after those that came before it."""
+        """Call `follower` at each of these changes, after the followers that came earlier."""
         for change in changes:
             self.followers.setdefault(change, []).append(follower)
 
@@ -143,8 +143,8 @@ class AppState:
         note: str = "",
         more: Html | None = None,
     ) -> None:
-        """Show an error. `doing` says what was under way; actions: act -> button; `note` says what
-        still works."""
+        """Show an error. `doing` names the task that failed; actions: act -> button; `note` lists
+        unchanged things."""
         box = error_view(error, doing, actions, note, more)
         self.failure = doing, error
         self.browser.show(html={"error": box}, reveal="error")
@@ -158,7 +158,7 @@ class AppState:
     # ---- one thing at a time on the program
 
     def idle_session(self) -> Session | None:
-        """Return the session if nothing uses its program; else say in the status what does."""
+        """Return the session if nothing uses its program; else name the user in the status line."""
         session = self.session
         if session is not None and session.runner.busy:
             way = "wait for it, or cancel it" if session.runner.can_stop else "wait for it"

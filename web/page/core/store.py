@@ -22,7 +22,7 @@ class Store:
         self._texts: dict[str, str] = {}
 
     def load(self, texts: Mapping[str, str]) -> None:
-        """Take over what the browser has kept: JSON by key."""
+        """Take over the values that the browser has kept: JSON by key."""
         self._texts = dict(texts)
 
     def read(self, key: str) -> Any:

@@ -17,7 +17,7 @@ from webpte.tasks.task import Task
 async def bind_task(name: str, session: Session, browser: Browser) -> Task:
     """Make a task of an open program and the files that came with it, or lie at its address.
 
-    Raises SourceError if one that the task needs is missing.
+    Raises SourceError if a file that the task needs is missing.
     """
     kind = webpte.tasks.find(name)
     found = await read_beside(session, browser, (*kind.needed, *kind.wanted))
@@ -25,7 +25,7 @@ async def bind_task(name: str, session: Session, browser: Browser) -> Task:
 
 
 async def read_beside(session: Session, browser: Browser, names: Iterable[str]) -> dict[str, bytes]:
-    """Read those of the named files that came with a program, or lie at its address."""
+    """Read the named files, as far as they came with a program or lie at the program's address."""
     source = session.source
     found: dict[str, bytes] = {}
     for file in names:

@@ -1,4 +1,4 @@
-"""Undo of one step: what was closed or cleared last, until something takes its place.
+"""Undo of one step: the last thing that was closed or cleared, until another takes its place.
 
 A line at the edge of the page offers it, with a button. The line fades, but the offer stays in the
 palette and for Ctrl Z.
@@ -31,7 +31,7 @@ class Undo:
         self._number = 0  # a line that follows another is a new one, and fades anew
 
     def offer(self, text: str, back: Back) -> None:
-        """Offer to undo: `text` is a sentence that says what was removed, `back` restores it."""
+        """Offer to undo: `text` is a sentence that names the removed thing, `back` restores it."""
         self._offer = _Offer(text, back)
         self._number += 1
         # Whoever pressed a button that is gone with all the rest goes on from here.

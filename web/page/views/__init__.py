@@ -18,7 +18,7 @@ class FoundViews:
 
 
 def find_views() -> FoundViews:
-    """Find the `VIEW` of every `panel` module; one that fails does not hide the others."""
+    """Find the `VIEW` of every `panel` module; a module that fails does not hide the others."""
     found = FoundViews()
     for module in iter_modules(__path__):
         if not module.ispkg or module.name.startswith("_"):  # `_skeleton` is one to copy

@@ -14,7 +14,7 @@ class KeptByFile(Generic[Value]):
     """The values of a view, by the file of the program: it may be opened again, or elsewhere.
 
     key    returns the store's key for a file
-    new    makes the value of a file that has none yet
+    new    makes the value of a file without a value
     read   returns a value from the store's form; None if that is not one
     write  returns the store's form
     """

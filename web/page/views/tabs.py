@@ -34,13 +34,13 @@ class ViewController:
         self._stale = set(self._panels)
         self._drawn_need: dict[str, Need | None] = {}  # the missing need that was drawn, by view
         self._tabs: list[str] = []
-        self._program = ""  # the address or name of the one that was opened last
+        self._program = ""  # the address or name of the program that was opened last
         state.front = HOME
         state.follow(self._follow, *Change)
         state.commands.append(self._commands)
 
     def start(self) -> None:
-        """Create the empty panels; that of the first view is in the page already."""
+        """Create the empty panels; the panel of the first view is in the page already."""
         views = [panel.view for panel in self._panels.values() if panel.view.name != HOME]
         shells = [
             h(
@@ -82,7 +82,7 @@ class ViewController:
         self._state.show(view_problems=box)
 
     def _commands(self) -> Iterator[Command]:
-        """Yield commands for the tabs, and those of views whose needs are met."""
+        """Yield commands for the tabs, and commands of views whose needs are met."""
         views = [self._panels[name].view for name in self._tabs]
         for view in views if len(views) > 1 else ():
             yield Command(f"Go to {view.title}", press=f"#tab-{view.name}", kind="View")

@@ -1,4 +1,4 @@
-"""Programs of attention, and what they must give: in float64, apart from the code under test."""
+"""Programs of attention, and their expected outputs: in float64, apart from the code under test."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def arrays(batch: int, tokens: int, positions: int, heads: int, size: int) -> tu
 
 
 def places(dims: tuple[int, ...], first: int) -> Array:
-    """Return places in a ring; a batch starts where the one before it ends."""
+    """Return places in a ring; a batch starts where the previous batch ends."""
     batch, tokens, positions = dims[:3]
     rows = first + np.arange(batch)[:, None] * tokens + np.arange(tokens)
     return (rows % positions).astype(np.int32)
@@ -56,7 +56,7 @@ def index_case(dims: tuple[int, ...], indices: Any, *live: tuple[int, ...]) -> R
 
 @dataclass(frozen=True)
 class InPlaceCase:
-    """update_cache_with_indices on a cache of the file, and what the cache has after each step."""
+    """update_cache_with_indices on a cache of the file, and the cache after each step."""
 
     heads: int
     size: int
@@ -105,7 +105,7 @@ def of_bytes() -> RowCase:
 
 
 def few_bytes(dims: tuple[int, ...], start: int, dtype: str = "int8") -> RowCase:
-    """Return a case whose positions are not whole words, as those of zero points are."""
+    """Return a case whose positions are not whole words, such as positions of zero points."""
     batch, tokens, positions, heads, size = dims
     value, cache = (
         (np.arange(batch * count * heads * size) * step % 256)

@@ -38,7 +38,7 @@ def random_rows(rng: np.random.Generator, *shape: int) -> Rows:
 
 @dataclass(frozen=True)
 class QuantizedCase(CacheCase):
-    """A CacheCase whose queries and caches are int8; the caches are those of the file.
+    """A CacheCase whose queries and caches are int8; the caches are in the file.
 
     Positions that no step may read have a scale of NaN. With `heads_before`, heads come before
     tokens in all tensors.

@@ -55,7 +55,7 @@ class RopeCase:
     positions: int = 64
     live: bool = True
     per_head: bool = False  # tables [tokens, heads, pairs]
-    uneven: bool = False  # the two places of a pair have angles of their own
+    uneven: bool = False  # the two places of a pair have different angles
 
     def __str__(self) -> str:
         words = [self.op.split(".")[1], f"B{self.batch}", f"{self.heads}x{self.key_heads}"]
@@ -112,7 +112,7 @@ class RopeCase:
         for x in self.data[index]:
             part, rest = x[..., : self.rotary], x[..., self.rotary :]
             if self.uneven:
-                # Each place of a pair is one part of a product with numbers of its own.
+                # Each place of a pair is a part of a product with separate numbers.
                 middle = self.rotary // 2
                 low = rotate(part, cosines[..., :middle], sines[..., :middle], half=True)
                 high = rotate(part, cosines[..., middle:], sines[..., middle:], half=True)
@@ -220,7 +220,7 @@ class ComplexCase:
 
 @dataclass(frozen=True)
 class SingleCase:
-    """apply_rotary_emb_hf_single: what `both` does to its queries, in one op of their own."""
+    """apply_rotary_emb_hf_single: the rotation of queries as by `both`, in a separate op."""
 
     both: RopeCase
     op: str = SINGLE

@@ -162,7 +162,7 @@ def infinite_quotients() -> list[Case]:
 
 
 def tenths(mode: str) -> Callable[[Array, Array], Array]:
-    """torch floors the exact quotient, but truncates the one that float32 has."""
+    """torch floors the exact quotient, but truncates the quotient in float32."""
     if mode == "floor":
         return lambda x, y: np.floor(x / y)
     return lambda x, y: np.trunc((x / y).astype(np.float32))

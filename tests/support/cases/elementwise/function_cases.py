@@ -127,7 +127,7 @@ def special_cases() -> list[Case]:
 
 
 def rounded_cases() -> list[Case]:
-    """Whole numbers of floats, and integers that stay as they are."""
+    """Whole numbers of floats, and integers that stay unchanged."""
     known: dict[str, Callable[[Any], Any]] = {
         "ceil": math.ceil,
         "floor": math.floor,

@@ -48,7 +48,7 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
-# Whole turns leave little of these: 10367317 is the float32 nearest to one, but for smaller ones.
+# Whole turns leave little of these: of large float32, 10367317 is nearest to a whole turn.
 HUGE = (-65537.0, 123456.789, 10367317.0, -1e9, 3e38, -3.4e38)
 SPECIAL = floats(NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0)
 

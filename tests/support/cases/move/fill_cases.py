@@ -29,7 +29,7 @@ VALUES: tuple[tuple[str, tuple[float, ...]], ...] = (
 
 
 def filled(shape: list[int], value: float, dtype: str) -> Array:
-    """By way of int64, so that what is out of range wraps."""
+    """By way of int64, so that numbers out of range wrap."""
     wide = np.float64 if dtype == "float32" else np.bool_ if dtype == "bool" else np.int64
     return np.full(shape, np.array(value).astype(wide).astype(dtype))
 

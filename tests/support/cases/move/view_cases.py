@@ -18,7 +18,7 @@ UNSQUEEZE, ALIAS, CLONE = (
 PERMUTED_VIEW = "webpte.permuted_view"
 CLONE_ORDER = "dim_order_ops._clone_dim_order.default"
 
-# A NaN with a payload, -0.0 and a subnormal are what a copy through floats would change.
+# A NaN with a payload, -0.0 and a subnormal would change in a copy through floats.
 BITS = np.array([0x7FC12345, 0x80000000, 0x00000001, 0xFFC00001, 0x7F800000], np.uint32)
 
 # op, shape, args, shape of the result

@@ -117,7 +117,7 @@ def rms_norm_cases() -> list[RowCase]:
 def scaled_rms_norm(
     shape: tuple[int, ...], weight: tuple[int, ...], *sizes: Any, **options: Any
 ) -> RowCase:
-    """By a weight of any shape; `sizes` are those of x and of the weight in later calls."""
+    """By a weight of any shape; `sizes` of x and of the weight are for later calls."""
     live = tuple((normal(x, 7), normal(w, 8, shift=1)) for x, w in sizes)
     args = (normal(shape), normal(weight, 2, shift=1), 1e-6)
     return RowCase(RMS, args, expect_rms_norm, live=live, **options)
@@ -127,7 +127,7 @@ def scaled_rms_norm_cases() -> list[RowCase]:
     """Weights that are no vectors of a row, some of which have as many elements as such a vector.
 
     A gate, a scale per row, per sample, per head, per group, one for all, a column; weights of more
-    dims or larger ones than x; then sizes that change, through those at which a weight looks like a
+    dims or larger dims than x; then sizes that change, through those at which a weight looks like a
     vector.
     """
     shapes = (
@@ -288,7 +288,7 @@ OWN_BATCH_CASES = [
 
 
 def special_cases() -> list[RowCase]:
-    """A NaN or an inf in a row, as quads and as single elements; other rows stay as they are."""
+    """A NaN or an inf in a row, as quads and as single elements; other rows stay unchanged."""
     cases = []
     for width in (7, 8):
         x = normal((3, width))

@@ -30,7 +30,7 @@ def count_of(size: int, k: int, s: int, p: int, d: int, ceil: bool) -> int:
 def windows(
     sizes: Dims, kernel: list[int], stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> Iterator[tuple[Dims, list[Dims]]]:
-    """Each output's place, and those of its taps."""
+    """Each output's place, and the places of its taps."""
     k = of_three(kernel, kernel)
     s, p, d = of_three(stride, k), of_three(padding, [0]), of_three(dilation, [1])
     counts = [count_of(*numbers, ceil) for numbers in zip(sizes, k, s, p, d, strict=True)]

@@ -1,4 +1,4 @@
-"""Calls of the kernels that see more than one element at a time, and of those that make some."""
+"""Calls of kernels that see more than one element at a time, or make elements."""
 
 from __future__ import annotations
 

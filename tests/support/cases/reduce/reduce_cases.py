@@ -195,7 +195,7 @@ def logical_cases() -> list[RowCase]:
     return cases
 
 
-# Sums of these have no rounding of their own, whatever the order.
+# Sums of these need no rounding, in any order.
 SPECIAL = np.array(
     [
         [1, NAN, 3, NAN],

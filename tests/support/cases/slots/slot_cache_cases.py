@@ -18,7 +18,7 @@ GIVEN, KNOWN = 5, -1
 
 @dataclass(frozen=True)
 class SlotCase:
-    """An operator on a cache of the file, and what the cache has after each step of places."""
+    """An operator on a cache of the file, and the cache after each step of places."""
 
     heads: int
     size: int

@@ -73,7 +73,7 @@ def expect_adamw(p: Array, m: Array, v: Array, g: Array, *scalars: float) -> tup
 
 
 def adamw(shape: tuple[int, ...], *scalars: float, **options: Any) -> RowCase:
-    """Outputs under names of their own; test_training.py has the ones in place."""
+    """Outputs under new names; test_training.py has outputs in place."""
     state = (normal(shape, 1), normal(shape, 2, 0.1), np.asarray(np.abs(normal(shape, 3, 0.01))))
     args: tuple[Given, ...] = (*state, normal(shape, 4), *scalars)
     return RowCase(ADAMW, args, expect_adamw, **{"outs": ("float32",) * 3, **options})

@@ -1,4 +1,4 @@
-"""The banner on top: which adapter there is, what it can do, and what to do without one."""
+"""The banner on top: the adapter, its abilities, and advice if there is no adapter."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class BatchRow:
 
 @dataclass(eq=False)
 class PictureBatch:
-    """Pictures for one input of a program, and the rows of those that are done."""
+    """Pictures for one input of a program, and the rows of the finished pictures."""
 
     method: str
     target: TensorInput

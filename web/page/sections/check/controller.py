@@ -84,7 +84,7 @@ def _address(session: Session) -> str:
 
 
 def _has_example(session: Session) -> bool:
-    """Tell whether there are expected outputs; they are those of a KV cache as in the file."""
+    """Tell whether there are expected outputs; they hold for a KV cache as in the file."""
     if session.source.kv_cache is not None:
         return False
     return bool(_address(session) or session.program.cases.get(session.method))
@@ -96,7 +96,7 @@ def _key(session: Session) -> str:
 
 
 def _place(session: Session) -> str:
-    """Return what a verdict holds for: the program's size, the adapter and the variant."""
+    """Return the conditions of a verdict: the program's size, the adapter and the variant."""
     info = session.program.device_info
     names = info.kind, info.vendor, info.architecture, info.description
     variant = variant_label(session.program.options, info)

@@ -42,13 +42,13 @@ class GalleryController:
         self._inputs = inputs
         self._outputs = outputs
         self._cards: dict[str, Mapping[str, Any]] = {}
-        self._linked: dict[str, str] = {}  # what the page's address names, until something is open
+        self._linked: dict[str, str] = {}  # parameters of the address
         self._entry: tuple[str, str] | None = None  # the program of the history's current entry
         self._going = -1  # the newest opening for which the history has an entry already
         state.follow(self._follow, Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING)
 
     def load(self, cards: Sequence[Mapping[str, Any]]) -> None:
-        """Take over the server's cards; those that cannot be used show why."""
+        """Take over the server's cards; unusable cards show the reason."""
         self._cards = {str(card.get("name")): card for card in cards}
         problems = {name: why for name in self._cards if (why := self._problem(name))}
         if problems:
@@ -65,7 +65,7 @@ class GalleryController:
         return ""
 
     async def open_address(self, address: str) -> None:
-        """Open a program of the library, with its card if there is one."""
+        """Open a program of the library, with its card, if any."""
         for name, card in self._cards.items():
             with contextlib.suppress(CardError):
                 if self._state.browser.absolute(read_card(card).program) == address:
@@ -74,11 +74,11 @@ class GalleryController:
         await self._opening.open(address)
 
     async def on_card(self, message: Message) -> None:
-        """Open a card of the gallery, or one that was chosen from a list."""
+        """Open a card of the gallery, or a card that was chosen from a list."""
         await self._open_card(str(message.get("value") or message["name"]))
 
     async def on_link(self, message: Message) -> None:
-        """Open what the page's address names."""
+        """Open the program that the page's address names."""
         view = str(message.get("view") or "")
         named = {name: str(message.get(name) or "") for name in ("model", "url", "view")}
         self._linked = {name: value for name, value in named.items() if value}
@@ -113,7 +113,7 @@ class GalleryController:
             await self.on_link(message)
 
     def forget_link(self) -> None:
-        """Forget what the page's address named: a reload opens it no more."""
+        """Forget the program that the page's address named, so that a reload does not open it."""
         self._linked = {}
 
     @contextlib.contextmanager

@@ -109,7 +109,7 @@ class InputController(InputControls):
             (arrival,) = await self._arrivals(file, state.sound_settings.rate)
             if state in self._inputs:
                 fill_input(arrival, state)
-        except ValueError as error:  # NpyError is one
+        except ValueError as error:  # also NpyError
             problem = str(error)
         if state not in self._inputs:
             self._tell_too_late(name)
@@ -176,7 +176,7 @@ class InputController(InputControls):
             self._show_preview(state)
 
     def ask_for_frame(self) -> None:
-        """Ask for the next picture of the open camera, once the last one is answered."""
+        """Ask for the next picture of the open camera, once the last picture is answered."""
         if self._camera is not None and self.live():
             self._state.browser.show(frame=self._camera)
 

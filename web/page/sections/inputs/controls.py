@@ -126,7 +126,7 @@ class InputControls:
         self._show_preview(state)
 
     def _offer_drawing(self, state: TensorInput) -> None:
-        """Offer to undo the clearing of a drawing, if there is one."""
+        """Offer to undo the clearing of a drawing, if a drawing was cleared."""
         before = copy(state)
 
         def undo() -> None:

@@ -211,9 +211,9 @@ class LibraryController:
         await self.refresh()
 
     async def _copy(self, session: Session) -> tuple[str, str]:
-        """Keep a program, unless the same one is kept; return its name there and its address.
+        """Keep a program, unless the same program is kept; return its name there and its address.
 
-        Another one that has the same name stays: this one then gets a number.
+        Another program of the same name stays: the name of the new program then gets a number.
         """
         source, browser, library = session.source, self._state.browser, self._state.browser.library
         throttle = Throttle(_COPY_SECONDS)

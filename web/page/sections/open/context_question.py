@@ -18,7 +18,7 @@ from webpte.errors import InputError
 from webpte.inspection.report import PHONE_BUDGET, MemoryForecast
 
 SHORTEST = 32  # tokens: a shorter conversation is of no use
-MOST_CHOICES = 4  # each half as long as the one before
+MOST_CHOICES = 4  # each half as long as the choice before
 _LENGTHS = ("get_max_context_len", "get_max_seq_len")
 
 
@@ -51,7 +51,7 @@ class ContextQuestion:
             raise TooLargeError(told)
 
     async def can_shorten(self, source: Source, methods: Mapping[str, MethodInfo]) -> bool:
-        """Tell whether the program's context can be made shorter: not that of every export."""
+        """Tell whether the program's context can be made shorter: not every export's can."""
         device, length = self._state.adapter or "numpy", longest_context(methods) // 2
         try:
             await self._state.engine.forecast(
@@ -76,7 +76,7 @@ class ContextQuestion:
             self._answer = None
 
     def answer(self, message: Message) -> None:
-        """Take the answer; one that comes too late does nothing."""
+        """Take the answer; a late answer does nothing."""
         if self._answer is not None and not self._answer.done():
             self._state.show(arriving="")
             self._answer.set_result(int(message["fields"]["context"]))
@@ -95,7 +95,7 @@ def longest_context(methods: Mapping[str, MethodInfo]) -> int:
 
 def shorter_contexts(methods: Mapping[str, MethodInfo], told: MemoryForecast) -> dict[int, int]:
     """Return shorter contexts with the bytes that the program then needs: caches shrink with the
-    context, all else is counted as it is."""
+    context, all else keeps its size."""
     longest, found = longest_context(methods), dict[int, int]()
     length = longest // 2
     while told.state and length >= SHORTEST and len(found) < MOST_CHOICES:

@@ -96,7 +96,7 @@ class OpenController:
             await self.open(failed.wanted, failed.extra, card=failed.card)
 
     async def on_retry_on_numpy(self, message: Message) -> None:
-        """Open the program that failed on the GPU, and those after it, on NumPy."""
+        """Open the program that failed on the GPU, and all later programs, on NumPy."""
         self._state.device = "numpy"
         await self.on_retry(message)
 
@@ -122,7 +122,7 @@ class OpenController:
             self._progress.toggle_pause()
 
     def cancel(self) -> None:
-        """Cancel the current opening, if there is one."""
+        """Cancel the current opening, if any."""
         if not self._state.opening:
             return
         self._begin_turn()
@@ -164,7 +164,7 @@ class OpenController:
         )
 
     def forget_failure(self) -> bool:
-        """Forget the last failure; return whether there was one."""
+        """Forget the last failure; return whether there was a failure."""
         failed, self._failed = self._failed, None
         return failed is not None
 
@@ -183,7 +183,7 @@ class OpenController:
 
         `before` is a closed session of the same program, to continue from. `options` are those of
         `webpte.load`. `prepare` is called with the new session before it is drawn, `drawn` when
-        that is done, with what the page shows at once: a view that is chosen later stays.
+        that is done, with all that the page shows at once: a view that is chosen later stays.
         """
         turn, state = self._begin_turn(), self._state
         name = _name_of(wanted, card)

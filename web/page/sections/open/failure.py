@@ -1,4 +1,4 @@
-"""An opening that failed: what can be done about it, and what still works."""
+"""An opening that failed: its remedies, and the programs that still work."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def actions_for(error: Exception, inspected: Mapping[str, MethodInfo] | None) ->
 
 
 def note_for(error: Exception, still: str, elsewhere: str) -> str:
-    """Say what is unchanged: `still` is the program that stays open, `elsewhere` names those of
-    other tabs, which take memory, too."""
+    """Name unchanged programs: `still` stays open; `elsewhere` names programs of other tabs, which
+    take memory, too."""
     note = ""
     if not isinstance(error, WebpteError | MemoryError):
         note = "This looks like an error in webpte: the details below say where. "

@@ -1,4 +1,4 @@
-"""The file section and the header: what the open program holds, and where its operators run."""
+"""The file section and the header: contents of the open program, and where operators run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webpte.engine.open.library import LOCAL
 
 
 def draw_file(state: AppState) -> None:
-    """Draw the file section: what the open program holds, and where its operators run."""
+    """Draw the file section: the contents of the open program, and where its operators run."""
     session = state.session
     state.browser.show(hidden={"about": session is None})
     if session is None:

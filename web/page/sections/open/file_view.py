@@ -173,7 +173,7 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
         )
         for name, count in counts.items()
     }
-    # Missing operators first, then those of the CPU, then the rest by count.
+    # Missing operators first, then operators on the CPU, then the rest by count.
     order = {"foreign": 0, "missing": 0, "host": 1}
     ranked = sorted(
         everything.items(), key=lambda item: (order.get(item[1][1].where, 2), -item[1][0])

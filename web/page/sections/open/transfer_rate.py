@@ -18,7 +18,7 @@ class TransferRate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def restart(self) -> None:
-        """Forget what was seen: after a pause, or when another file begins."""
+        """Forget earlier measurements: after a pause, or when another file begins."""
         self._seen.clear()
 
     def add(self, done: int) -> None:

@@ -116,13 +116,13 @@ def output_card(context: OutputContext, choice: Choice) -> Html:
 
 
 def _is_simple(context: OutputContext) -> bool:
-    """Tell whether it is known what an output means: then its numbers are folded."""
+    """Tell whether the meaning of an output is known: then its numbers are folded."""
     card = context.card
     return context.output.is_tensor and bool(card.name or card.meaning or context.labels)
 
 
 def rendered_view(context: OutputContext, choice: Choice) -> Html:
-    """Return the renderers of an output as buttons, and what the chosen one draws."""
+    """Return the renderers of an output as buttons, and the drawing of the chosen renderer."""
     if not context.array.size:
         return h("p", "This output is empty.", class_="soft")
     chosen = chosen_renderer(context, choice)

@@ -85,7 +85,7 @@ class RunController:
         await self._do_run(session, live=True)
 
     async def _do_run(self, session: Session, live: bool = False) -> None:
-        # Read all inputs now: what is set while it runs is for the next run.
+        # Read all inputs now: changes during the run are for the next run.
         arrays, held = [state.array() for state in session.inputs], session.held()
         method = session.method
 
@@ -256,7 +256,7 @@ class RunController:
             self._state.tell("There is nothing to run: open a program first", "bad")
 
     def _while_opening(self, session: Session, still: bool = False) -> str:
-        """Say which program runs while another one is being opened."""
+        """Say which program runs while another is being opened."""
         name, coming = session.source.name, self._state.opening
         if not coming:
             return ""

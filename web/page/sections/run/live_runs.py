@@ -124,13 +124,13 @@ class LiveRuns:
         return f"Press Run (Ctrl Enter){', or change an input' if follows else ''}."
 
     def has_failed_alike(self, session: Session, held: Held, error: Exception) -> bool:
-        """Note a failure; tell whether the live run before has failed in the same way."""
+        """Note a failure; return whether the live run before has failed in the same way."""
         before, told = self._failure, f"{type(error).__name__}: {error}"
         self._failure = session, held, told
         return before is not None and (before[0], before[2]) == (session, told)
 
     def forget_failure(self) -> bool:
-        """Forget the last failure; return whether there was one."""
+        """Forget the last failure; return whether there was a failure."""
         failure, self._failure = self._failure, None
         return failure is not None
 

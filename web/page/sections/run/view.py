@@ -1,4 +1,4 @@
-"""The run bar: its buttons, and the times of what it ran."""
+"""The run bar: its buttons, and the times of its runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_card(
         "form",
         h(
             "div",
-            # It stays where it is while it runs, and takes the focus: what comes in its place
+            # It stays where it is while it runs, and takes the focus: a button in its place
             # would get the second click of a double click.
             h(
                 "button",

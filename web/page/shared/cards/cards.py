@@ -1,6 +1,6 @@
-"""Cards of the gallery: what a model is, which files belong to it, what its values mean.
+"""Cards of the gallery: a model's description, its files, the meaning of its values.
 
-Two kinds of files are read, those of the samples that ship and those of models that `serve.py
+Two kinds of files are read, cards of the samples that ship, and cards of models that `serve.py
 models` installed. They name files in different places: a sample by purpose,
 
     "files": {"program": "digits.pte", "example": "digits.npy", "tokenizer": "..."}
@@ -103,19 +103,19 @@ class Card:
     name: str
     title: str
     program: str
-    view: str = ""  # the one that opens; none: the program says
+    view: str = ""  # the view that opens; "": the program says
     task: str = ""
     licence: str = ""
     about: str = ""
     size: int = 0  # bytes of the program
     examples: tuple[str, ...] = ()
     check: str = ""  # inputs with the outputs of a reference, see `Program.check`
-    picture: str = ""  # of the card, which may be an example of what the model takes
+    picture: str = ""  # of the card, which may be an example of an input
     tokenizer: str = ""
     tokenizer_config: str = ""
     questions: tuple[str, ...] = ()  # that a chat may begin with
-    limits: str = ""  # what it cannot do although others of its kind can, as a sentence
-    near: str = ""  # what makes texts near each other for an encoder; none: their meaning
+    limits: str = ""  # a sentence about abilities that it lacks, unlike others of its kind
+    near: str = ""  # the nearness of texts for an encoder; "": in meaning
     inputs: tuple[CardValue, ...] = ()
     outputs: tuple[CardValue, ...] = field(default_factory=tuple)
 

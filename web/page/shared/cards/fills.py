@@ -1,4 +1,4 @@
-"""Fills of inputs, and the arrays that those with a rule make."""
+"""Fills of inputs, and the arrays of fills with a rule."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ _WAYS_OUT = {
     "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
 }
 
-# Advice about the inputs of Run, for what is done with them: elsewhere an input is a text, a sound
-# or a setting, and the message says what is wrong with it.
+# Advice about the inputs of Run, for tasks on these inputs: elsewhere an input is a text, a sound
+# or a setting, and the message names the problem.
 _ABOUT_INPUTS = ("InputError", "ResizeError")
 _WITH_INPUTS = ("running", "checking", "timing", "tracing", "comparing", "measuring")
 
@@ -89,7 +89,7 @@ _ANSWERS = {
 
 
 def unfetched_text(error: BaseException, name: str) -> str:
-    """Say in plain words what a server answered instead of a file; "" if it was not that."""
+    """Explain an error of a server that answered without a file; "" for other errors."""
     answers = (_ANSWERED.search(str(cause)) for cause in causes(error))
     code = next((found[1] for found in answers if found), "")
     if not code:
@@ -143,8 +143,8 @@ def error_view(
     note: str = "",
     more: Html | None = None,
 ) -> Html:
-    """Return the box of an error. `doing` says what was under way, such as "opening model.pte";
-    actions: act -> button; `note` says what is unchanged; `more` comes below."""
+    """Return the box of an error. `doing` names the failed task, such as "opening model.pte";
+    actions: act -> button; `note` names the unchanged things; `more` comes below."""
     told = "".join(traceback.format_exception(error))
     hint = way_out(error, doing)
     return h(

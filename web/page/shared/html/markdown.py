@@ -23,7 +23,7 @@ _ITEM = re.compile(r"(\s*+)([-*+]|\d{1,9}[.)])\s++")
 _QUOTE = re.compile(r" {0,3}>\s?")
 _CELLS = re.compile(r"(?<!\\)\|")
 _DIVIDER_CELL = re.compile(r":?-+:?")
-_LONGEST_LINE = 4000  # characters; a longer one is no prose, and is shown as it is
+_LONGEST_LINE = 4000  # characters; a longer line is no prose, and is shown unchanged
 _MOST_COLUMNS = 100  # of a table: each row is filled up to them
 CopyButton = Callable[[int], Html]  # the number of a code block -> its button
 
@@ -40,7 +40,7 @@ def markdown(text: str, copy: CopyButton | None = None) -> list[Html]:
 
 
 def has_markup(text: str) -> bool:
-    """Tell whether a text has anything that is not shown as it is; paragraphs do not count."""
+    """Tell whether a text has anything that is not shown unchanged; paragraphs do not count."""
     lines = [line for line in text.split("\n") if len(line) <= _LONGEST_LINE]
     return any(_begins(line) or _is_divider(line) or len(inline(line)) > 1 for line in lines)
 
@@ -104,7 +104,7 @@ class _Blocks:
         return h("p", shown), at
 
     def _code(self, lines: Sequence[str], at: int, fence: tuple[str, str]) -> tuple[Html, int]:
-        """Return a code block; one that is not closed yet ends with the text."""
+        """Return a code block; an unclosed block ends with the text."""
         (mark, language), start = fence, at + 1
         at = start
         while at < len(lines) and not (
@@ -126,7 +126,7 @@ class _Blocks:
         return h("blockquote", self.of(inner, depth + 1)), at
 
     def _list(self, lines: Sequence[str], at: int, depth: int) -> tuple[Html, int]:
-        """Return a list; what is indented further than its marks is part of an item."""
+        """Return a list; lines indented further than the marks are part of an item."""
         first = _ITEM.match(lines[at])
         assert first is not None
         indent, ordered = len(first[1]), first[2][0].isdigit()
@@ -154,7 +154,7 @@ class _Blocks:
         return h("ol" if ordered else "ul", shown, start=start), at
 
     def _item(self, lines: list[str], depth: int) -> list[object]:
-        """Return the content of an item; text at its beginning is not a paragraph of its own."""
+        """Return the content of an item; text at its beginning is not a separate paragraph."""
         if len(lines) == 1:
             return [inline(lines[0])]
         blocks = self.of(lines, depth + 1)

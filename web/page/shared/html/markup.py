@@ -70,14 +70,14 @@ def choice(
 ) -> Html:
     """Return a labelled select: `options` maps each value to its text.
 
-    `attributes` are those of the select.
+    `attributes` belong to the select.
     """
     listed = [h("option", text, value=key, selected=key == chosen) for key, text in options.items()]
     return labelled(label, h("select", listed, **attributes), kind)
 
 
 def marked(problem: str, below: str) -> dict[str, str]:
-    """Return the attributes of a field whose value is refused, none for one that is taken.
+    """Return `aria-invalid` attributes for a refused value, else {}.
 
     `below` is the id of its `problem_note`.
     """
@@ -85,6 +85,6 @@ def marked(problem: str, below: str) -> dict[str, str]:
 
 
 def problem_note(problem: str, below: str) -> Html:
-    """Return the place, of this id, that says what is wrong with a field; without text if nothing
+    """Return the place, of this id, for the problem of a field; without text if nothing
     is."""
     return h("p", problem, id=below, class_="field-problem", aria_live="polite")

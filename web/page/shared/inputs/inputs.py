@@ -45,7 +45,7 @@ class TensorInput:
     seed: int = 0
     below: int = DEFAULT_BELOW
     title: str = ""  # the name that a card has for it,
-    meaning: str = ""  # and what it says of it
+    meaning: str = ""  # the text of the card about it
     hidden: bool = False  # not shown at first
     text: str = ""  # as typed
     file_name: str = ""
@@ -321,7 +321,7 @@ class TensorInput:
 
 @dataclass(eq=False)
 class ScalarInput:
-    """An input that is one plain value, at first the one that the file was exported with."""
+    """An input that is one plain value, at first the value that the file was exported with."""
 
     index: int
     name: str

@@ -31,7 +31,7 @@ class Arrival:
 
     @property
     def values(self) -> Array:
-        assert self.array is not None  # only pictures have none
+        assert self.array is not None  # only pictures have no array
         return self.array
 
     @property

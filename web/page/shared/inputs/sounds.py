@@ -98,7 +98,7 @@ def prepare_sound(
 def sound_calls(samples: Array, form: SoundForm, hop: int, dims: Sequence[int]) -> list[Array]:
     """Cut a whole sound into the frames of several calls, each (frames, window).
 
-    A frame has `hop` new samples after the last ones of the frame before; the first begins with
+    A frame has `hop` new samples after the last samples of the frame before; the first begins with
     silence, and silence fills the last call.
     """
     frames, window = dims[form.frames or 0], dims[form.time]

@@ -1,1 +1,1 @@
-"""Outputs of a program: what is drawn of an array."""
+"""Outputs of a program: the drawings of an array."""

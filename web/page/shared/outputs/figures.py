@@ -85,7 +85,7 @@ def line_figure(
 
 
 def loss_figure(losses: Sequence[float], kind: str) -> Html:
-    """Return the curve of the losses of a training, and the mean of the last ones."""
+    """Return the curve of the losses of a training, and the mean of the last losses."""
     top = max(losses)
     now = float(np.mean(losses[-_SMOOTH:]))
     told = f"Loss {now:.3f} after {plural(len(losses), 'step')}"
@@ -119,7 +119,7 @@ def zoomed(inside: Html, name: str, label: str = "", kind: str = "", **attribute
 
 
 def picture_figure(made: Picture, of: str) -> Html:
-    """Return a figure of a picture; `of` says what it shows, for screen readers."""
+    """Return a figure of a picture; `of` describes the picture for screen readers."""
     return h(
         "figure",
         h(
@@ -135,7 +135,7 @@ def picture_figure(made: Picture, of: str) -> Html:
 
 
 def grid_rows(table: Grid) -> list[Html]:
-    """Return the rows of a table of values; those of a long vector begin with an index."""
+    """Return the rows of a table of values; rows of a long vector begin with an index."""
     return [
         h(
             "tr",

@@ -97,7 +97,7 @@ def grid(array: Array, rows: int = 8, columns: int = 7) -> Grid:
         return Grid((), False, False, "")
     if array.ndim < 2:
         flat = array.reshape(-1)
-        # A long vector reads better as several lines than as one that is cut off.
+        # A long vector reads better as several lines than as a line that is cut off.
         part = flat[: rows * columns]
         lines = [part[start : start + columns] for start in range(0, len(part), columns)]
         starts = tuple(range(0, len(part), columns)) if len(lines) > 1 else ()

@@ -21,7 +21,7 @@ _NAMES = {
     TEMPLATE: "chat_template.jinja",
 }
 TOKENIZER_NAMES = {"tokenizer.json", "tokenizer.model"}
-# Messages one after the other: a model without a template goes on with what is there.
+# Messages one after the other: a model without a template goes on from the text so far.
 _JOINED = "{{ first }}{% for message in messages %}{{ message.content }}{{ between }}{% endfor %}"
 
 
@@ -88,7 +88,7 @@ def kind_of_file(name: str) -> str | None:
 
 
 def files_by_kind(sources: Sequence[Source]) -> dict[str, Source]:
-    """Return the files of a tokenizer by kind. Raises TextError if one is none of its files."""
+    """Return the files of a tokenizer by kind. Raises TextError for any other file."""
     files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
     if len(files) < len(sources):
         names = ", ".join(source.name for source in sources)

@@ -1,6 +1,6 @@
-"""Files in the browser's library, and those that belong to a program there.
+"""Files in the browser's library, and the files that belong to a program there.
 
-These are its `.ptd` files, and what was dropped with it: the manifest that names its task, a
+These are its `.ptd` files, and all files dropped with it: the manifest that names its task, a
 tokenizer, and so on.
 """
 
@@ -20,7 +20,7 @@ from webpte.engine.open.library import LOCAL, Entry
 from webpte.engine.open.open_source import open_source
 from webpte.errors import ManifestError, SourceError
 
-USUAL_NAMES = ("model.pte", "program.pte")  # of programs in folders, which say what they are
+USUAL_NAMES = ("model.pte", "program.pte")  # of programs in folders whose names say more
 _COMPARED_BYTES = 4 << 20  # of each of two files, in memory at once
 _NUMBER = re.compile(r" \(\d+\)$")
 _COPYING_SECONDS = 3600  # that another tab may take to write one copy
@@ -48,7 +48,7 @@ def beside_name(program: str, copy: str, name: str) -> str:
 
 
 async def title_name(browser: Browser, source: Source) -> str:
-    """Return a name for a copy of a program: that of its card, if the file's says nothing."""
+    """Return a name for a copy of a program: its card's, if the file's name says nothing."""
     if source.name not in USUAL_NAMES or CARD not in source.beside:
         return source.name
     card = parse_table(await browser.read(source.beside[CARD]), CARD, ManifestError)
@@ -74,7 +74,7 @@ async def find_same(
 ) -> Entry | None:
     """Find a copy that was kept by this name, or by a numbered one, with the same bytes.
 
-    Its `.ptd` files and those beside it have to be the same, too.
+    Its `.ptd` files and the files beside it have to be the same, too.
     """
     suffix, own = PurePath(name).suffix, _files_of(browser, source)
     for entry in entries:
@@ -92,14 +92,14 @@ async def find_same(
 
 
 def _files_of(browser: Browser, source: Source) -> dict[str, Any]:
-    """Return the files of a program by what they are in it: see `_role`."""
+    """Return the files of a program by their roles: see `_role`."""
     constants = {f"{index}.ptd": part for index, part in enumerate(source.extra)}
     beside = {f"/{name}": browser.source(file).data for name, file in source.beside.items()}
     return {"": source.data, **constants, **beside}
 
 
 def _role(program: Entry, address: str) -> str:
-    """Return what a kept file is in its program: "" itself, "0.ptd", "/config.json"."""
+    """Return the role of a kept file in its program: "" itself, "0.ptd", "/config.json"."""
     rest = address.removeprefix(program.address)
     return re.sub(r"^/\w+-?", "", rest)
 
@@ -164,7 +164,7 @@ def _is_part(entry: Entry) -> bool:
 
 
 async def delete_all(library: Library, addresses: Iterable[str]) -> None:
-    """Delete files, skipping those that are being written."""
+    """Delete files, skipping files that are being written."""
     for address in addresses:
         with contextlib.suppress(SourceError):
             await library.delete(address)

@@ -32,7 +32,7 @@ async def fetch_manifest(
 
 
 async def entry_of(browser: Browser, url: str) -> str:
-    """Return the address of a folder's manifest, card or program; any other address as it is."""
+    """Return the address of a folder's manifest, card or program; any other address unchanged."""
     if not url.endswith("/"):
         return url
     for name in _ENTRIES:
@@ -49,7 +49,7 @@ async def entry_of(browser: Browser, url: str) -> str:
 async def read_dropped(
     browser: Browser, files: Sequence[Any], taken: Callable[[str], bool], is_kept: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """Return the task of a model whose files were dropped together, and those beside its program.
+    """Return the task of a model from files dropped together, and the files beside its program.
 
     Without a manifest or card among them, which names the program that is there, too, that is
     "" and nothing. `taken` tells for which names files are used otherwise. `is_kept`: the files

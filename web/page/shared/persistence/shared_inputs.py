@@ -24,7 +24,7 @@ def to_fragment(key: str, inputs: Mapping[str, Any]) -> str:
 
 
 def from_fragment(fragment: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the program's key and its inputs; None if the fragment has none, or is damaged."""
+    """Return the program's key and its inputs; None if inputs are absent or damaged."""
     if not fragment.startswith(_PREFIX) or len(fragment) > MOST_CHARACTERS:
         return None
     text = fragment.removeprefix(_PREFIX)

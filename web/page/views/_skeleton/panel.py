@@ -1,6 +1,6 @@
 """The skeleton view: how often its button was pressed.
 
-SKELETON: the text above says what the view shows. To make a view, copy this folder and fill in the
+SKELETON: the text above describes the view. To make a view, copy this folder and fill in the
 places marked SKELETON; docs/inside/extending.md explains every part. The page does not show folders
 whose names begin with an underscore.
 """
@@ -15,7 +15,7 @@ from page.shared.html.markup import h
 from page.shared.html.units import ms_text, plural
 from page.views.view import PROGRAM, RUN, Panel, View
 
-# SKELETON: the name is that of the folder, in addresses, acts, ids and styles; the order is that of
+# SKELETON: the name is the folder's, in addresses, acts, ids and styles; the order is the place of
 # the tab, of which no two views have the same.
 NAME, TITLE, ORDER = "skeleton", "Skeleton", 59
 
@@ -23,7 +23,7 @@ NAME, TITLE, ORDER = "skeleton", "Skeleton", 59
 class SkeletonPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
-        self._pressed = 0  # SKELETON: what the view knows between two drawings
+        self._pressed = 0  # SKELETON: state of the view between two drawings
 
     def forget(self) -> None:
         self._pressed = 0  # SKELETON: drop what belongs to the program that was open
@@ -55,7 +55,7 @@ class SkeletonPanel(Panel):
         self.state.tell(f"Run again in {ms_text(session.runner.timing.last or 0)}")
 
 
-# SKELETON: without PROGRAM there is no tab; of the other needs, one that is not met is shown in
+# SKELETON: without PROGRAM there is no tab; of the other needs, an unmet need is shown in
 # place of the panel. `follows` are the changes after which it is drawn again; `commands` are rows
 # of the palette.
 VIEW = View(

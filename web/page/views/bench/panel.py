@@ -1,4 +1,4 @@
-"""The bench: measures this browser and GPU, and compares the figures with those of others."""
+"""The bench: measures this browser and GPU, and compares the figures with figures of others."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ class Archive:
         self._write(entries[:MOST])
 
     def add_valid(self, saved: Any) -> None:
-        """Add a conversation as the store has it; what is none is left out."""
+        """Add a conversation as the store has it; ignore malformed conversations."""
         if _is_entry({"title": "", "saved": saved}):
             self.add(saved)
 
     def take_over(self, other: Archive) -> None:
-        """Move the conversations of another archive to this one."""
+        """Move the conversations of another archive here."""
         for entry in reversed(other.entries()):
             self.add(entry["saved"], entry["title"])
         other._write([])

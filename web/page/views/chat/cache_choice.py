@@ -18,7 +18,7 @@ _NOTE = (
 
 
 class CacheChoice:
-    """The sizes of the open program's KV cache; those of a packed one are known from before."""
+    """The sizes of the open program's KV cache; sizes of a packed cache are known from before."""
 
     def __init__(self) -> None:
         self._file = ""

@@ -58,7 +58,7 @@ class ChatModel:
             self.codec = self.codec or codec
 
     async def load(self, session: Session, browser: Browser, files: Sequence[Any]) -> str:
-        """Use files that were chosen or dropped; return what is used now, or "": nothing new.
+        """Use chosen or dropped files; return the names of the files used, or "" if nothing is new.
 
         The conversation starts anew with another tokenizer.
         """

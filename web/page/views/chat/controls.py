@@ -162,7 +162,7 @@ def _guesses_view(settings: ChatSettings, act: Act) -> Html:
 
 
 def problem_views(settings: ChatSettings, act: Act) -> dict[str, Html]:
-    """Return the sections that say what is wrong with the settings: their fields, and the place
+    """Return the sections that describe problems of the settings: their fields, and the place
     below the message that was not sent because of it."""
     return {NUMBERS: _numbers_view(settings, act), REFUSED: _refused_view(settings)}
 
@@ -176,7 +176,7 @@ def _numbers_view(settings: ChatSettings, act: Act) -> Html:
 
 
 def _number_view(setting: Setting, text: str, problem: str, act: Act) -> Html:
-    """Return the field of a setting; what is wrong with it is said below it."""
+    """Return the field of a setting; a problem of the setting is shown below it."""
     below = f"chat-{setting.name}-problem"
     field = h(
         "input",

@@ -1,4 +1,4 @@
-"""The conversation with the open program, and those that the browser keeps for the next visit."""
+"""The conversation with the open program, and conversations kept for the next visit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Conversations:
     """The current conversation, saved as it grows, and the list of earlier ones.
 
     model  the tokenizer of the open program, and how it takes pictures
-    talk   the current conversation, if there is one; `current` makes it fit the open program
+    talk   the current conversation, or None; `current` makes it fit the open program
     """
 
     def __init__(self, state: AppState, settings: ChatSettings) -> None:
@@ -75,7 +75,7 @@ class Conversations:
             self._kept = self._kept or kept
 
     async def load(self, session: Session, files: Sequence[Any]) -> str:
-        """Use files of the model; return what is used now, or "" if nothing is new."""
+        """Use files of the model; return their names, or "" if nothing is new."""
         before = self.model.codec
         told = await self.model.load(session, self._state.browser, files)
         await self._read_kept()

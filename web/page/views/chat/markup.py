@@ -166,7 +166,7 @@ def _copy(line: int, act: Act, block: int | None = None) -> Html:
 
 
 def copied_text(text: str, block: int | None) -> str:
-    """Return what a copy button copies: a message, or one of its code blocks."""
+    """Return the text that a copy button copies: a message, or one of its code blocks."""
     blocks = code_blocks(text) if block is not None else []
     return blocks[min(block or 0, len(blocks) - 1)].text if blocks else text
 
@@ -344,7 +344,7 @@ def chat_view(
     below: Sequence[Html],
     drop: str | None = None,
 ) -> Html:
-    """Return the whole view; `earlier` is the list of other conversations, and what is `below` is
+    """Return the whole view; `earlier` is the list of other conversations, and the part `below` is
     beside the conversation where there is room. `drop` is the act of a file that is dropped onto
     the conversation."""
     return h(

@@ -12,7 +12,7 @@ _VIEW = "chat"
 
 def model_picker(state: AppState) -> Html | None:
     """Return the choice of a model, with sizes; None if there is no other one. The page shows how
-    much of a chosen one is downloaded."""
+    much of a chosen model is downloaded."""
     session = state.session
     if session is None:
         return None

@@ -104,7 +104,7 @@ class ChatPanel(Panel):
     # ---- pictures
 
     async def on_pictures(self, message: Message) -> None:
-        """Add pictures to the next message; files of the model may be among what was dropped."""
+        """Add pictures to the next message; files of the model may be among the dropped files."""
         attached, files = self._attached, message["files"]
         names = [self.state.browser.source(file).name for file in files]
         if any(codecs.kind_of_file(name) is not None for name in names):
@@ -137,7 +137,7 @@ class ChatPanel(Panel):
             self.state.show(**{picture_markup.ENLARGED: picture_markup.enlarged(one, url)})
             self.tell_script(enlarge=picture_markup.ENLARGED)
 
-    # ---- what is said
+    # ---- messages
 
     async def on_send(self, message: Message) -> None:
         text = str(message["fields"]["text"])
@@ -290,7 +290,7 @@ class ChatPanel(Panel):
         answer = talk.last
         self.state.tell("Answered" if answer is None else f"Answered: {markup.answer_text(answer)}")
 
-    # ---- what is shown
+    # ---- drawing
 
     def _hear(self, piece: str) -> None:
         """Collect text for the next frame: tokens can come much faster."""

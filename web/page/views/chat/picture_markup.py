@@ -1,4 +1,4 @@
-"""Markup of the pictures of a conversation, and of those that go with the next message."""
+"""Markup of the pictures of a conversation, and of pictures that go with the next message."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def removable_view(
 def attached_view(
     attached: Attachments, act: Act, takes_pictures: bool, problem: str
 ) -> tuple[Html | None, Html | None]:
-    """Return what the form shows of pictures, above the text and beside its buttons.
+    """Return the form's part about pictures, above the text and beside its buttons.
 
     `problem` says why a model that sees takes none.
     """

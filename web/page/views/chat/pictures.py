@@ -17,7 +17,7 @@ from webpte.errors import InputError
 LARGEST = 2048  # pixels a side that a model is given
 MOST = 16  # pictures of a message
 KEPT_SIDE = 448  # pixels a side of a copy that is kept
-KEPT_BYTES = 60_000  # of a picture that is kept as it is
+KEPT_BYTES = 60_000  # of a picture that is kept unchanged
 _JPEG, _PNG = "data:image/jpeg;base64,", "data:image/png;base64,"
 SMALLER = "a smaller copy, kept by the browser"
 NOT_KEPT = "picture not kept"
@@ -32,7 +32,7 @@ class ChatPicture:
     height, width   as it was added
     pixels  (height, width, 3) uint8; None if they were not kept
     small   a copy as a data URL, which is shown and kept; "" if there is none
-    is_copy whether the pixels are those of a smaller copy
+    is_copy whether the pixels belong to a smaller copy
     sent    whether the model sees it
     """
 
@@ -66,7 +66,7 @@ class Attachments:
         self.loading = 0  # files
 
     async def add(self, browser: Browser, files: Sequence[Any]) -> None:
-        """Add pictures from files; those that can be read, if an error is raised for others."""
+        """Add pictures from files; also if an error is raised for some of them."""
         if len(self.pictures) + self.loading + len(files) > MOST:
             raise InputError(f"a message takes up to {MOST} pictures: send these first")
         self.loading += len(files)
@@ -157,7 +157,7 @@ class KeptPictures:
             photo.close()
 
     def restored(self, raw: Mapping[str, Any]) -> ChatPicture:
-        """Return a picture that was kept. Raises KeyError or ValueError if it is none."""
+        """Return a picture that was kept. Raises KeyError or ValueError for other data."""
         name, height, width = str(raw["name"]), int(raw["height"]), int(raw["width"])
         small = raw.get("small")
         pixels = self._pixels.get(small) if isinstance(small, str) else None

@@ -124,7 +124,7 @@ def _answer(talk: Talk, raw: Mapping[str, Any]) -> Answer:
 
 
 def _logprobs(raw: Any, tokens: Sequence[int]) -> list[TokenLogprob | None]:
-    """Return the probabilities of tokens; None for those that were not asked for, or not kept."""
+    """Return the probabilities of tokens; None if not requested or not kept."""
     if not isinstance(raw, list) or len(raw) != len(tokens):
         return [None] * len(tokens)
     return [

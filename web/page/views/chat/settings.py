@@ -24,7 +24,7 @@ class Setting:
     """One numeric setting.
 
     rule   says which numbers it takes, and `fits` tests one
-    empty  says what an empty field means, in the message about a wrong number; None: it must not
+    empty  the meaning of an empty field, in the message about a wrong number; None: it must not
            be empty
     """
 
@@ -85,12 +85,12 @@ class ChatSettings:
         self.refused = False  # a message was not sent because of them
 
     def take(self, name: str, text: str) -> None:
-        """Take what was typed into the field of a setting."""
+        """Take the text typed into the field of a setting."""
         self.texts[name] = text
         self.refused = self.refused and bool(self.problems())
 
     def problems(self) -> dict[str, str]:
-        """Return what is wrong with each setting, by name, in the order of their fields."""
+        """Return the problem of each setting, by name, in the order of their fields."""
         found = {}
         for setting in SETTINGS:
             try:

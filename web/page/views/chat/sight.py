@@ -38,7 +38,7 @@ class Sight:
     files: tuple[Pictures, Table] | None = None  # how they are prepared, and the model's config
 
     def fit(self, program: Program, codec: Codec) -> tuple[MakeReader | None, str]:
-        """Return what makes the readers of pictures of a Chat, or why there is none."""
+        """Return the maker of a Chat's readers of pictures, or the reason why there is no maker."""
         if self.files is None:
             return None, self.problem
         if codec.kind != CHAT:
@@ -56,7 +56,7 @@ class Sight:
 
 
 async def find_sight(session: Session, browser: Browser, given: Mapping[str, Any]) -> Sight:
-    """Read the files of a program that sees: those `given` by name, else those beside it."""
+    """Read the files of a program that sees: `given` by name, else beside the program."""
     if not sees(session.program):
         return Sight()
     try:

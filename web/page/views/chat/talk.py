@@ -43,7 +43,7 @@ class Answer:
     context: int = 0  # tokens of the conversation up to its end
 
     def take(self, reply: Reply, start: int) -> None:
-        """Add what is new in a reply; `start` is the number of its first token."""
+        """Add the new part of a reply; `start` is the number of its first token."""
         new = len(self.tokens) - start
         logprobs: Sequence[TokenLogprob | None] = reply.logprobs or [None] * len(reply.tokens)
         self.tokens += reply.tokens[new:]
@@ -53,7 +53,7 @@ class Answer:
         self.context = read + len(reply.tokens)
 
     def catch_up(self) -> None:
-        """Add the texts of tokens that have none yet."""
+        """Add the missing texts of tokens."""
         self.texts += [self.stream.feed(token) for token in self.tokens[len(self.texts) :]]
 
 
@@ -149,7 +149,7 @@ class Talk:
         answer = self.answers.get(len(lines) - 1)
         return answer is None or answer.ended in ("length", "broken off")
 
-    # ---- what can be done
+    # ---- acts
 
     def ask(self, text: str, settings: ChatSettings, pictures: Sequence[ChatPicture] = ()) -> None:
         self._set_system(settings.system)
@@ -189,7 +189,7 @@ class Talk:
         self._current = reply, answer
 
     def edit(self, line: int, text: str, pictures: Sequence[ChatPicture] = ()) -> None:
-        """Edit a message, which keeps these pictures, and remove those after it."""
+        """Edit a message, which keeps these pictures, and remove the messages after it."""
         lines = self.lines
         shift = len(self._chat.messages) - len(lines)
         if list(lines[line].get("pictures", ())) == list(pictures):

@@ -31,7 +31,7 @@ def listed(found: Comparison, listing: Listing) -> list[CallComparison]:
     calls = list(found.calls)
     if listing.only_off:
         calls = [call for call in calls if is_off(call)]
-    if listing.worst_first:  # what was not compared stays, at the end
+    if listing.worst_first:  # calls that were not compared stay at the end
         calls.sort(key=lambda call: call.own.max_abs if call.own else -1.0, reverse=True)
     return calls
 

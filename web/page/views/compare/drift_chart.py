@@ -11,7 +11,7 @@ from webpte.inspection.report import Comparison
 
 _WIDTH, _HEIGHT = 480, 90
 _FEWEST = 3  # calls; of two the table says it all
-_DECADES = 8  # that the scale has at most: what is lower lies on the ground
+_DECADES = 8  # that the scale has at most: lower values lie on the ground
 
 
 def drift_chart(found: Comparison) -> Html | None:

@@ -158,7 +158,7 @@ class ComparePanel(Panel):
             self._expected.pop(self.state.session.method, None)
             self.draw()
 
-    # ---- what was found
+    # ---- results
 
     def on_sort(self, message: Message) -> None:
         self._listing.worst_first = not self._listing.worst_first

@@ -75,7 +75,7 @@ def model_cards(state: AppState) -> dict[str, Card]:
 
 
 def chosen_model(cards: Mapping[str, Card], stored: str) -> str:
-    """Return the name of the model that answers: the one that was chosen before, else the first
+    """Return the name of the model that answers: the model that was chosen before, else the first
     that is made for it, or the first of all; "" if there is none."""
     if stored in cards:
         return stored

@@ -41,7 +41,7 @@ class Collection:
         return self._task.index
 
     async def restore(self) -> None:
-        """Load what is kept, also after a lost device."""
+        """Load the kept documents, also after a lost device."""
         address = f"{LOCAL}{self._name}"
         kept = {entry.address for entry in await self._browser.library.entries()}
         if address not in kept:

@@ -35,7 +35,7 @@ class Adding:
 
 
 def list_view(index: Index, adding: Adding | None, problem: str, act: Act, busy: bool) -> Html:
-    """Return the list of documents, the progress of one that comes, and the way to add some."""
+    """Return the list of documents, the progress of a new document, and the way to add some."""
     rows = [
         h(
             "li",

@@ -120,7 +120,7 @@ class DocumentsPanel(Panel):
         self.draw()
 
     async def _add(self, collection: Collection, given: Sequence[tuple[Any, str | None]]) -> None:
-        """Add documents, one after the other; one that cannot be read does not stop the others."""
+        """Add documents, one after the other; an unreadable document does not stop the others."""
         added, passages, failed = 0, 0, list[Exception]()
         try:
             for source, name in given:
@@ -198,7 +198,7 @@ class DocumentsPanel(Panel):
         self._search_again()
 
     def _search_again(self) -> None:
-        """Search for what is typed, unless a search is under way, which goes on with it."""
+        """Search for the typed text, unless a search is under way, which goes on with it."""
         if self._search is None or self._search.done():
             self._search = self.start(self._find(), "searching")
 
@@ -273,7 +273,7 @@ class DocumentsPanel(Panel):
             self.state.tell(f"Answered with {plural(len(asked.citations), 'citation')}")
 
     async def _open_model(self, session: Session, card: Card) -> None:
-        """Open the language model unless it is open; another one is closed."""
+        """Open the language model unless it is open; another model is closed."""
         model = self._model
         if model is not None and model.card is card and not self._is_lost(model):
             return
@@ -319,7 +319,7 @@ class DocumentsPanel(Panel):
         self._shown = None
         self.state.browser.show(html={markup.SHOWN: ""})
 
-    # ---- what is shown
+    # ---- drawing
 
     def draw(self) -> None:
         session, collection = self.state.session, self._collection

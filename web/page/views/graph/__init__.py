@@ -8,6 +8,6 @@ stages    optimized and original, linked   names    of values, for people
 runs      traces and runs for values       controls the controls above the graph
 
 In `drawing/`: `layout_worker.js` (with `ranks.js`) computes positions, `drawing.js` draws,
-`scene.js` knows what is where, `shapes.js` how it looks, `camera.js` what is visible, `svg_file.js`
+`scene.js` has the places of boxes, `shapes.js` their looks, `camera.js` the view, `svg_file.js`
 makes a file.
 """

@@ -94,7 +94,7 @@ def _folds(act: Act) -> Html:
 def summary_view(
     device: str, graph: MethodGraph, choices: Choices, matches: Sequence[OutlineCall]
 ) -> Html:
-    """Return the size of the graph, or what a search has found."""
+    """Return the size of the graph, or the result of a search."""
     if choices.searching:
         told = f"{plural(len(matches), 'call')} of {count_text(len(graph.nodes))} found"
         inside = [call for call in matches if call.holds]

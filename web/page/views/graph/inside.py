@@ -24,7 +24,7 @@ _LONGEST = 400  # characters of an argument
 
 @dataclass(frozen=True)
 class CallParts:
-    """A call with what is needed to describe it.
+    """A call with all that its description needs.
 
     linked  calls of the other graph: those it was made from, or that it became
     """

@@ -1,4 +1,4 @@
-"""Names of values for people: those of the file where it has them, else by the call they belong to.
+"""Names of values for people: the file's names where it has them, else names by the call.
 
 Files name values by number ("0.41"), and ExecuTorch names weights by the SHA-256 of their bytes:
 neither says anything. So a weight is named like "linear 7 weight", a result like "linear 7 out".
@@ -21,7 +21,7 @@ def short(op: str) -> str:
 
 
 class Names:
-    """The names of one graph's values; `inputs` and `outputs` are those of the method."""
+    """The names of one graph's values; `inputs` and `outputs` belong to the method."""
 
     def __init__(
         self, graph: MethodGraph, inputs: Sequence[str] = (), outputs: Sequence[str] = ()

@@ -18,7 +18,7 @@ SHOWN = 120  # boxes on the page at once: more would make it slow
 
 @dataclass(frozen=True)
 class Fold:
-    """Calls in one box: all blocks of a group, or one of them."""
+    """Calls in one box: all blocks of a group, or a single block."""
 
     key: str
     title: str

@@ -68,7 +68,7 @@ class GraphPanel(Panel):
             if self.state.session is not None:
                 self._again()
 
-    # ---- what is shown
+    # ---- drawing
 
     def draw(self) -> None:
         session = self.state.session
@@ -364,7 +364,7 @@ class GraphPanel(Panel):
             if counted is self._counted:  # else another graph is shown
                 self._again()
 
-    # ---- what needs a run
+    # ---- acts that need a run
 
     async def on_measure(self, message: Message) -> None:
         await self._runs.measure()

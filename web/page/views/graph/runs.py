@@ -78,8 +78,8 @@ class GraphRuns:
         self._state.tell("Values of a run are shown")
 
     def _ready(self) -> Session | None:
-        """Return the session if it can run with the current inputs; else say in the status what is
-        wrong."""
+        """Return the session if it can run with the current inputs; else show in the status the
+        problem."""
         session = self._state.idle_session()
         problem = next((one for one in session.inputs if one.error), None) if session else None
         if problem is not None:

@@ -43,7 +43,7 @@ class StageGraphs:
         return known[1]
 
     def linked(self, session: Session, stage: str, node: int) -> list[Node]:
-        """Return the calls of the other graph that a call of this one was made from, or became."""
+        """Return the calls of the other graph that a call was made from, or became."""
         planned, file = self.of(session, PLANNED), self.of(session, FILE)
         if self._links is None or self._links[0] is not planned or self._links[1] is not file:
             self._links = planned, file, links(planned, file)
@@ -54,7 +54,7 @@ class StageGraphs:
 
 
 def _ends(session: Session) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of the method's tensors: those of the card, where it has them."""
+    """Return the names of the method's tensors: the card's names, where it has names."""
     info, card = session.methods[session.method], session.source.card
     sides = []
     for given, known in (

@@ -12,7 +12,7 @@ from page.views.graph.choices import PLACES
 from webpte.inspection.report import MethodGraph, Node, Trace
 
 TINTS = 6  # colours of graph.css for dtypes
-HEATS = 6  # and for times: each step is half of the one above it
+HEATS = 6  # and for times: each step is half of the step above
 UNTIMED = "graph-untimed"
 
 
@@ -46,7 +46,7 @@ class Times:
 
 
 def times_of(graph: MethodGraph, trace: Trace | None) -> Times | None:
-    """Return the times of a trace; None if it has none, or is of a plan with other calls."""
+    """Return the times of a trace; None if it has no times, or is of a plan with other calls."""
     if trace is None or trace.method != graph.method or graph.stage != "planned":
         return None
     spent: dict[int, float] = {}
@@ -69,7 +69,7 @@ class Tints:
         self._dtypes = [name for name, _ in counts.most_common()]
 
     def dtype(self, node: Node) -> str:
-        """Return the dtype of a call's output, or of what it changes if it has none."""
+        """Return the dtype of a call's output, or of the tensor that the call changes."""
         keys = (*node.outputs, *node.changes)
         return next((self._graph.values[key].dtype for key in keys), "none")
 
@@ -101,7 +101,7 @@ class Tints:
         taken = self.times.of(nodes) if self.times and self._colour == "time" else None
         return "" if taken is None else us_text(taken)
 
-    # ---- what the colours mean
+    # ---- legend
 
     def legend(self) -> Html:
         """Return the legend, with the number of calls of each colour."""

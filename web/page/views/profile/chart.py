@@ -43,7 +43,7 @@ def chart(
 ) -> Html:
     """Return a chart; `name` is for ids, `label` describes it; keys step through the bars.
 
-    A `timed` one is in microseconds: it has a ruler, and can be zoomed and dragged.
+    A `timed` chart is in microseconds: it has a ruler, and can be zoomed and dragged.
     """
     height = len(rows) * (ROW + GAP) - GAP
     return h(

@@ -103,7 +103,7 @@ def _bar(name: str, about: str, nbytes: int, whole: int, share: str) -> Html:
 
 
 def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
-    """Return the bytes of live activations, node by node; the line is what is allocated."""
+    """Return the bytes of live activations, node by node; the line shows the allocated bytes."""
     count, given = len(report.needed), report.by_kind.get("activations", 0)
     if not count or not report.peak:
         return None

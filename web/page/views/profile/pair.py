@@ -1,4 +1,4 @@
-"""Two traces side by side: the baseline, A, and the one that is shown, B."""
+"""Two traces side by side: the baseline, A, and the shown trace, B."""
 
 from __future__ import annotations
 

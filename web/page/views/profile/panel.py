@@ -48,7 +48,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class FoundMemory:
-    """A memory report and what it is valid for. `problem` says why there is none."""
+    """A memory report and the state it is valid for. `problem`: why it is absent."""
 
     found_for: tuple[object, ...]
     report: MemoryReport | None
@@ -178,7 +178,7 @@ class ProfilePanel(Panel):
         url = self.state.browser.download_url(text.encode())
         self.state.browser.show(download={"url": url, "name": name})
 
-    # ---- what is shown
+    # ---- drawing
 
     def _shown(self) -> Trace | None:
         session = self.state.session

@@ -35,7 +35,7 @@ def timeline_view(trace: Trace) -> Html:
     ops = {step.node: step.op for step in trace.steps}
     colours = kernel_colours(trace)
     tracks = [track for track in (HOST, GPU) if any(s.track == track for s in trace.spans)]
-    # A GPU's clock is not that of the host: kernels may end after the run, by a little.
+    # GPU and host have different clocks: kernels may end after the run, by a little.
     total = max([trace.microseconds, *(span.start + span.duration for span in trace.spans)])
     bars = [
         Bar(
@@ -61,7 +61,7 @@ def timeline_view(trace: Trace) -> Html:
 
 
 def kernel_colours(trace: Trace) -> dict[str, str]:
-    """Return the colour of each kernel: those that take the most time have one of their own."""
+    """Return the colour of each kernel: the slowest kernels have separate colours."""
     spent: dict[str, float] = {}
     for span in trace.spans:
         if span.kind == "kernel":
@@ -164,7 +164,7 @@ def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | No
 
 
 def _longest_calls(trace: Trace, by: str) -> dict[str, int]:
-    """Return the call that takes the longest of each row; rows of layers and devices have none."""
+    """Return the call that takes the longest of each row; layers and devices have no calls."""
     if by not in ("kernel", "op"):
         return {}
     steps = sorted(trace.steps, key=lambda step: step.microseconds or 0.0)

@@ -1,4 +1,4 @@
-"""A console cell: runs code in the page's Python, and shows what it printed and returned.
+"""A console cell: runs code in the page's Python, and shows printed text and the returned value.
 
 Code may await at its top level. The value of its last line is shown: arrays as small tables,
 pictures or curves, reports of webpte as their tables, everything else by its repr.
@@ -45,7 +45,7 @@ class CellResult:
 
 
 class Console:
-    """The names of a session of cells; a new program starts with new ones."""
+    """The names of a session of cells; a new program starts without names."""
 
     def __init__(self, interruptible: Callable[[], AbstractContextManager[None]]) -> None:
         """Build a console; cells run in the context that `interruptible` makes."""
@@ -109,7 +109,7 @@ def value_view(value: Any) -> Html:
     arrays = isinstance(value, tuple | list) and 0 < len(value) <= 8
     if arrays and all(isinstance(one, np.ndarray) for one in value):
         return h("div", [value_view(one) for one in value], class_="cell-values")
-    # Other classes may have markup of their own, too, but only that of webpte is known to be safe.
+    # Other classes may have markup, too, but only webpte's is known to be safe.
     if type(value).__module__.partition(".")[0] == "webpte" and hasattr(value, "_repr_html_"):
         return h("div", Html(value._repr_html_()), class_="cell-report")
     return h("pre", h("code", _cut(repr(value))), tabindex="0")

@@ -194,7 +194,7 @@ def _where(session: Session) -> Html:
 
 
 def _names(session: Session) -> dict[str, Any]:
-    """Return what a cell has at hand; inputs that are not ready are left out."""
+    """Return the names that a cell can use; inputs that are not ready are left out."""
     ready = not any(state.error for state in session.inputs)
     shown = session.shown
     names: dict[str, Any] = {

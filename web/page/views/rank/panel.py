@@ -107,7 +107,7 @@ class RankPanel(Panel):
         asked.summary = f"{plural(len(lines), 'line')} ranked in {taken}"
         self.state.tell(asked.summary)
 
-    # ---- what is shown
+    # ---- drawing
 
     def draw(self) -> None:
         session = self.state.session

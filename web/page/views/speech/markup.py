@@ -78,7 +78,7 @@ def recognizer(
 
 
 def transcript(lines: Sequence[TimedLine]) -> Html:
-    """Return what was said, with times."""
+    """Return the recognized text, with times."""
     if not lines:
         return h("p", "What is said is shown here, while it is said.", class_="note")
     rows = [

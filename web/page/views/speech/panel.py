@@ -45,7 +45,7 @@ class Speech:
     problem: str = ""
     language: str = ""  # "": the model tells
     text: str = "Good morning."
-    audio: str = ""  # the address of what was said
+    audio: str = ""  # the address of the spoken sound
     summary: str = ""
 
 
@@ -122,7 +122,7 @@ class SpeechPanel(Panel):
         async def blocks() -> AsyncIterator[np.ndarray]:
             self._ask()
             while (part := await parts.get()) is not None:
-                self._ask()  # not before: if the model is slow, the page drops what is too old
+                self._ask()  # not before: if the model is slow, the page drops old sound
                 yield part
 
         known = len(now.lines)
@@ -235,7 +235,7 @@ class SpeechPanel(Panel):
         now.summary = f"{len(samples) / task.rate:.1f} s of speech, made in {taken:.1f} s"
         self.state.tell(f"Spoke: {now.summary}")
 
-    # ---- what is shown
+    # ---- drawing
 
     def draw(self) -> None:
         session = self.state.session

@@ -1,7 +1,7 @@
-"""The view of tasks: what a model of `webpte.tasks` is given, and its result as people want it.
+"""The view of tasks: the inputs of a model of `webpte.tasks`, and its result in a readable form.
 
 panel.py     the panel: inputs, answers, files to save
-asked.py     what is given and was found, of one program
+asked.py     the inputs and the answer, of one program
 markup.py    the input's part of the panel
 results/     ways to show a result, chosen by its fields
 """

@@ -12,7 +12,7 @@ from webpte.tasks.form import PICTURE, SOUND, TEXT, TaskForm
 
 @dataclass(eq=False)
 class AskedTask:
-    """The inputs, options and the last answer of a task; `form` is the one that it declares."""
+    """The inputs, options and the last answer of a task; `form` is declared by the task."""
 
     name: str
     form: TaskForm
@@ -34,7 +34,7 @@ class AskedTask:
         self.options = {one.name: one.start for one in self.form.sliders}
 
     def missing(self) -> str:
-        """Return what has to be given before there can be an answer; "" if nothing."""
+        """Return the name of an input that is still missing, or ""."""
         if self.form.kind == PICTURE and self.picture is None:
             return "Choose a picture, drop one here, paste one, or open the camera."
         if self.form.kind == SOUND and self.sound is None:
@@ -47,7 +47,7 @@ class AskedTask:
         return ""
 
     async def run(self) -> Any:
-        """Call the task with what is given, and return its result."""
+        """Call the task with the inputs, and return its result."""
         assert self.task is not None
         places = [] if self.form.kind == TEXT else [await self._main()]
         names: dict[str, Any] = {}
@@ -78,7 +78,7 @@ class AskedTask:
         return self.seen
 
     def close(self) -> None:
-        """Free what is kept on the GPU."""
+        """Free the task's memory on the GPU."""
         if self.seen is not None:
             self.seen.close()
         self.seen, self.seen_of = None, None

@@ -50,7 +50,7 @@ class TaskPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
         self._asked: AskedTask | None = None
-        self._wanted = False  # what is given has changed since the last answer began
+        self._wanted = False  # whether inputs have changed since the last answer began
         self._following: asyncio.Task[None] | None = None
 
     def forget(self) -> None:
@@ -63,7 +63,7 @@ class TaskPanel(Panel):
                 self._take_over(kept)
 
     def _take_over(self, kept: AskedTask) -> None:
-        """Keep what was given when a model of the same task is opened, such as the same one on
+        """Keep the inputs when a model of the same task is opened, such as the same one on
         another device."""
         now = self._now
         now.picture, now.sound, now.texts = kept.picture, kept.sound, kept.texts
@@ -99,7 +99,7 @@ class TaskPanel(Panel):
         self._follow()
 
     async def _take_example(self, session: Session, asked: AskedTask) -> None:
-        """Start with the picture of the model's card, if it takes one and has none yet."""
+        """Start with the picture of the model's card, unless a picture is set already."""
         card = session.source.card
         if card is None or not card.picture or asked.form.kind != PICTURE or asked.picture:
             return
@@ -115,7 +115,7 @@ class TaskPanel(Panel):
         self._asked = None
         self.draw()
 
-    # ---- what is given
+    # ---- inputs
 
     def accepts(self, name: str) -> bool:
         if self.state.front != self.view.name or not TASK.met(self.state):
@@ -209,7 +209,7 @@ class TaskPanel(Panel):
     # ---- answers
 
     def _follow(self) -> None:
-        """TaskAnswer soon what is given now; a slow answer to older inputs is cancelled."""
+        """Answer the current inputs soon; a slow answer to older inputs is cancelled."""
         session, asked = self.state.session, self._asked
         if session is None or asked is None or asked.task is None:
             return
@@ -297,7 +297,7 @@ class TaskPanel(Panel):
             self._download(text.encode(), "json")
 
     def on_file(self, message: Message) -> None:
-        """Save the result in a format of its own."""
+        """Save the result in its special format."""
         answer = self._now.answer
         file = way_of(answer.result).file if answer is not None else None
         if answer is not None and file is not None:

@@ -41,7 +41,7 @@ class Kind:
 
 @dataclass(eq=False)
 class Lesson:
-    """Classes with their examples, and what was learned from them.
+    """Classes with their examples, and the classifier learned from them.
 
     weights  the result of learning; None before
     losses   of every step since the last reset
@@ -70,7 +70,7 @@ class Lesson:
         del examples[:-MOST_EXAMPLES]  # drops the oldest
 
     def forget(self) -> None:
-        """Drop what was learned; the examples stay."""
+        """Drop the learned classifier; the examples stay."""
         self.weights = None
         self.losses = []
 

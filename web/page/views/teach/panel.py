@@ -42,7 +42,7 @@ class TeachPanel(Panel):
             state, saved_lessons.key_of, Lesson, saved_lessons.from_json, saved_lessons.to_json
         )
         self._learner: Learner | None = None  # of the session that is open
-        self._drawing: Array | None = None  # what is on the pad, if anything
+        self._drawing: Array | None = None  # the drawing on the pad, or None
         self._seen: Array | None = None  # the drawing that `_likely` is of
         self._likely: list[float] = []
 
@@ -51,7 +51,7 @@ class TeachPanel(Panel):
         return self._kept.value
 
     def forget(self) -> None:
-        """Clear the pad; what was learned stays with the file."""
+        """Clear the pad; the learned classifier stays with the file."""
         self._learner = None
         if self._drawing is not None:
             self._clear()
@@ -141,7 +141,7 @@ class TeachPanel(Panel):
         self.draw()
 
     def on_less(self, message: Message) -> None:
-        """Remove a class; later classes get other numbers, so what was learned is dropped."""
+        """Remove a class; later classes get other numbers, so the learned classifier is dropped."""
         if self.state.idle_session() is not None:
             del self._lesson.kinds[int(message["kind"])]
             self._forget_learned()
@@ -232,7 +232,7 @@ class TeachPanel(Panel):
         name = f"{PurePath(session.source.name).stem}.weights.npz"
         self.state.browser.show(download={"url": url, "name": name})
 
-    # ---- what is shown
+    # ---- drawing
 
     def draw(self) -> None:
         session = self.state.session

@@ -1,4 +1,4 @@
-"""A lesson as the browser keeps it, so that a reload finds examples and weights as they were."""
+"""A lesson as the browser keeps it, so that a reload restores examples and weights."""
 
 from __future__ import annotations
 

@@ -36,18 +36,18 @@ class Course:
     losses: list[float] = field(default_factory=list)
     lora: SavedLora | None = None
     question: str = ""
-    answers: tuple[str, str] = ("", "")  # of the model as it was, and as trained
+    answers: tuple[str, str] = ("", "")  # of the model before and after training
 
     @property
     def lines(self) -> list[Line]:
         return read_lines(self.text)
 
     def forget(self) -> None:
-        """Drop what was learned; the lines stay."""
+        """Drop the learned weights; the lines stay."""
         self.losses, self.lora, self.answers = [], None, ("", "")
 
     def take(self, fields: Mapping[str, Any]) -> str:
-        """Take over what a form has; return what is wrong with it, or ""."""
+        """Take over the values of a form; return the problem, or ""."""
         text = str(fields["lines"])
         try:
             steps, rate = int(fields["steps"]), 1000 * float(fields["rate"])

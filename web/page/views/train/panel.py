@@ -79,7 +79,7 @@ class TrainPanel(Panel):
     # ---- lines
 
     def on_typed(self, message: Message) -> None:
-        """Keep what is typed: the field is drawn anew when something else changes."""
+        """Keep typed text: the field is drawn anew when something else changes."""
         self._course.text = str(message["value"])[: courses.MOST_TEXT]
 
     def on_example(self, message: Message) -> None:
@@ -95,7 +95,7 @@ class TrainPanel(Panel):
         return name.lower().endswith(".txt") and TRAINABLE.met(self.state)
 
     async def accept_files(self, files: Sequence[Any]) -> None:
-        """Add the lines of text files to those that are there."""
+        """Add the lines of text files to the present lines."""
         if self.state.idle_session() is None:
             return
         texts = [self._course.text.rstrip()] if self._course.text.strip() else []
@@ -195,7 +195,7 @@ class TrainPanel(Panel):
         name = f"{PurePath(session.source.name).stem}.lora.zip"
         self.state.browser.show(download={"url": url, "name": name})
 
-    # ---- answers with and without what was learned
+    # ---- answers before and after training
 
     async def on_ask(self, message: Message) -> None:
         session, course = self.state.idle_session(), self._course
@@ -230,7 +230,7 @@ class TrainPanel(Panel):
         shown = render([markup.answers_view(course.answers)])
         self.state.browser.show(html={markup.ANSWERS: shown})
 
-    # ---- what is shown
+    # ---- drawing
 
     def draw(self) -> None:
         session = self.state.session

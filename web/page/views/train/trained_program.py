@@ -42,13 +42,13 @@ class TrainedProgram:
             raise
 
     async def recover(self) -> None:
-        """Build the program anew if the GPU was lost; the trainer goes on from what it kept."""
+        """Build the program anew if the GPU was lost; the trainer goes on from its kept weights."""
         program = self._program
         if program.device_info.kind != "numpy" and program.device.lost:
             await program.recover()
 
     async def prepared(self, trained: bool) -> Program:
-        """Return the program as it was, or as trained."""
+        """Return the original program, or the trained one."""
         if not trained:
             await use_lora(self._program, None)
         elif self.outdated or lora_in_use(self._program) is None:

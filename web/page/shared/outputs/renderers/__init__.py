@@ -1,6 +1,6 @@
 """Renderers of outputs: each module has one `RENDERER`, and `choose` lists them.
 
-`base` defines the interface and what a renderer can use: the array, its labels, its card and the
+`base` has the interface and a renderer's sources: the array, its labels, its card and the
 input picture; `session/output_contexts.py` collects these. Settings (a plane, a threshold) are
 short texts by name, which are kept with the program.
 

@@ -1,4 +1,4 @@
-"""The interface of renderers, and what they share."""
+"""The interface of renderers, and their shared functions."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class OutputContext:
     """One output with all that helps to show it.
 
     labels    names of its last dim, or of the classes that it contains
-    card      what the program's card says of it
-    picture   returns the input picture, for those that draw over it
-    given     dims of the inputs of the run, on which those of the picture depend
+    card      the program's card, as far as it describes the output
+    picture   returns the input picture, for renderers that draw over it
+    given     dims of the inputs of the run, on which the picture's dims depend
     others    the other outputs of the same run
     row_seconds  from row to row, if its rows are frames of a sound; else 0
     picture_url  returns an address for pixels (height, width, 3) uint8
@@ -91,7 +91,7 @@ class OutputContext:
 
     @property
     def backdrop(self) -> Array | None:
-        """The pixels of the input picture, if there is one."""
+        """The pixels of the input picture, or None."""
         return self.picture().pixels
 
     @property
@@ -107,7 +107,7 @@ class Renderer:
     best   whether it is the best one for it
     by_value  whether `fits` depends on values, too; `best` never does
     draw   returns the markup
-    point  returns the value at a place, from 0 to 1 across and down; None if it has none
+    point  returns the value at a place, from 0 to 1 across and down; None where there is no value
     """
 
     name: str
@@ -140,7 +140,7 @@ def real(settings: Settings, name: str, default: float, low: float, high: float)
         value = float(settings.get(name, default))
     except ValueError:
         value = default
-    return min(max(value, low), high) if value == value else default  # NaN is none
+    return min(max(value, low), high) if value == value else default  # NaN differs from itself
 
 
 def one_of(settings: Settings, name: str, options: Sequence[str], default: str) -> str:

@@ -34,7 +34,7 @@ FORMS = {
     "yxyx": "top, left, bottom, right",
 }
 UNITS = {"pixels": "pixels of the input", "unit": "normalized (0 to 1)"}
-DRAWN = 100  # boxes at most, those with the highest scores
+DRAWN = 100  # boxes at most, the boxes with the highest scores
 LISTED = 12
 _MOST = 100_000  # an output with more rows is not a list of boxes
 _USUAL_SCORE = 0.5

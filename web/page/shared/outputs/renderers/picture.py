@@ -19,7 +19,7 @@ from page.shared.outputs.renderers.base import (
 )
 from page.shared.outputs.renderers.heat import shape_class
 
-SIDE = 2048  # pixels of what is shown; of larger pictures, every nth pixel is
+SIDE = 2048  # pixels of a shown picture; of a larger picture, every nth pixel is shown
 _SMALLEST = 8
 _SMALL = 128  # of a picture no larger than this, people want to see the pixels
 _LAYOUTS = {"CHW": "channels first", "HWC": "channels last"}
@@ -130,7 +130,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
 
 
 def _smaller_note(context: OutputContext, width: int, height: int) -> Html | None:
-    """Say that an enlarged picture is smaller than the one that was loaded, which was scaled
+    """Say that an enlarged picture is smaller than the loaded picture, which was scaled
     down for the program."""
     (rows, columns), (loaded_rows, loaded_columns) = context.picture()[1:]
     if not (rows < height < loaded_rows and columns < width):
@@ -166,7 +166,7 @@ def _zoomed(context: OutputContext, inside: Html, kind: str, is_whole: bool) -> 
 def _beside_input(
     context: OutputContext, image: Html, width: int, height: int, is_whole: bool
 ) -> Html | None:
-    """Return the picture over the input picture, with a slider that uncovers one of them; None if
+    """Return the picture over the input picture, with a slider that uncovers either; None if
     their proportions differ. `compare.js` moves the edge."""
     seen = context.picture()
     if seen.pixels is None or context.card.mask:

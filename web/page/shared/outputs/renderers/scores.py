@@ -48,7 +48,7 @@ class Score:
 class Ranking:
     scores: tuple[Score, ...]
     caption: str
-    rows: int = 0  # of which the scores are the best each; 0: they are those of one row
+    rows: int = 0  # the number of rows, each with its best scores; 0: the scores of a single row
 
 
 def answer_text(ranking: Ranking | None) -> str:

@@ -1,6 +1,6 @@
 """Ways to show results of tasks: the first that fits a result's fields is used.
 
-A task whose results have the fields of another's needs nothing here; else a module beside this one
+A task whose results have the fields of another's needs nothing here; else a module in this folder
 has a `Way`, and a row below.
 """
 

@@ -1,4 +1,4 @@
-"""A result of a task, and what was given for it."""
+"""A result of a task, and the inputs it was made from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GivenSound:
 
 @dataclass(frozen=True)
 class TaskAnswer:
-    """A result, and what it is of: the picture, the sound, the texts by name, and the points."""
+    """A result, and its inputs: the picture, the sound, the texts by name, and the points."""
 
     task: str
     result: Any

@@ -16,13 +16,13 @@ from page.views.task.results.answer import TaskAnswer
 
 Settings = Mapping[str, str]
 MOST_SHOWN = 200  # items of a list
-STAGE = "task-stage"  # the id of a picture with what is drawn over it
+STAGE = "task-stage"  # the id of a picture with the drawing over it
 
 
 @dataclass(frozen=True)
 class SavedFile:
     """A file that a result can be saved as: its kind, which is on the button, the ending of its
-    name, and what makes it."""
+    name, and the function that makes it."""
 
     kind: str
     ending: str
@@ -33,12 +33,12 @@ class SavedFile:
 class Way:
     """A way to show results.
 
-    fits     tells whether it can show a result
+    fits     returns whether it can show a result
     draw     returns the markup of an answer
     text     returns what “Copy text” copies
     png      returns the result as a picture
     over     it draws over the picture, and both can be saved as one
-    file     what the result can be saved as besides JSON and PNG
+    file     a further format that the result can be saved in
     """
 
     fits: Callable[[Any], bool]
@@ -50,7 +50,7 @@ class Way:
 
 
 def has_items(result: Any, *keys: str) -> bool:
-    """Tell whether a result is a list of tables with these fields; an empty one is not."""
+    """Tell whether a result is a list of tables with these fields; an empty list is not."""
     return (
         isinstance(result, list)
         and bool(result)

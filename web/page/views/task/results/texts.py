@@ -84,7 +84,7 @@ def _answers_text(answer: TaskAnswer) -> str:
 
 
 def _written_of(result: Any) -> str | None:
-    """Return the text of a result that is one; None if it is none."""
+    """Return a text result as a string, or None."""
     for key in _ANSWERS:
         if has_items(result, key):
             return "\n\n".join(str(one[key]) for one in result)
