@@ -15,6 +15,7 @@ import pytest
 import webpte
 from support.harness.hub_site import TOKEN, HubSite, files_of, repositories
 from support.harness.task_cases import models_folder
+from support.npm.caller import Caller
 from webpte.engine.open import hub_cache
 from webpte.engine.open.hub_name import HubName, name_of_address, parse_name
 from webpte.errors import (
@@ -422,6 +423,23 @@ def test_the_api_serves_a_name(site: HubSite) -> None:
             model = await open_of_text(text, "numpy", 4, 1)
             assert model.name == name
             model.program.close()
+
+    run(work())
+
+
+def test_javascript_takes_a_name(site: HubSite) -> None:
+    async def work() -> None:
+        caller = Caller()
+        first, *_ = await caller.call("hub_files", MANSION)
+        assert (first["backend"], first["chosen"]) == ("Vulkan", True)
+        program = await caller.call("load", f"{MANSION}/1b", {"device": "numpy"})
+        assert program["name"] == "stories_1b_vulkan_8da4w.pte"
+        task = await caller.call("task", None, ALONE, {"device": "numpy"})
+        assert task["name"] == "text-classification"
+        client = await caller.call("openai", {"": OFFICIAL}, {"device": "numpy"})
+        assert [one["id"] for one in client["models"]] == ["Stories-ExecuTorch-WebGPU"]
+        for made in (program, task, client):
+            await caller.call("close", made["handle"])
 
     run(work())
 
