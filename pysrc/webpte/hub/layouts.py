@@ -145,7 +145,7 @@ class Layout:
 
 
 async def list_variants(repository: Repository) -> list[Variant]:
-    """List the programs of a repository, those that are preferred first."""
+    """List the programs of a repository in order of preference."""
     for layout in LAYOUTS:
         mark = next((path for path in repository.files if layout.marks.fullmatch(path)), None)
         if mark is not None and (found := await layout.read(repository, mark)):
@@ -162,7 +162,7 @@ async def choose(
     """Choose a program of a repository, by its name or folder.
 
     keep  whether small files are kept in the browser's library
-    half  whether the device has 16-bit floats: files of 32 bits come last, otherwise those of 16
+    half  whether the device has 16-bit floats: then files of 32 bits come last, else files of 16
     """
     repository, below = await open_repository(source, keep)
     return choose_among(repository, below, await list_variants(repository), half)
@@ -281,7 +281,7 @@ def _hashes(content: Any, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 async def _by_path(repository: Repository, mark: str) -> list[Variant]:
-    """Read the programs' paths; their config.json says what they do."""
+    """Read the programs' paths; the words of their config.json come with them."""
     found = [_variant(repository, path) for path in repository.files if path.endswith(_PROGRAM)]
     read = dict[str, tuple[str, ...]]()  # by the path of a config.json
     for one in found:
