@@ -70,7 +70,7 @@ class Variant:
     precision  "fp16", "8da4w", ..., as its name has it
     data       its `.ptd` files
     beside     paths of the files that belong to it, by name
-    words      words for its task: names of pipelines, of classes of transformers, capabilities
+    words      words for its task that its manifest has
     """
 
     program: ManifestPart
@@ -127,6 +127,12 @@ class ChosenProgram:
         path = self.variant.beside.get(name)
         return None if path is None else await self.repository.read(path)
 
+    async def words(self) -> list[str]:
+        """Return words for the task: of the manifest, the model's card, and config.json files."""
+        card = await _card_task(self.repository)
+        configs = await _config_words(self.repository, self.variant.beside)
+        return [word for word in (*self.variant.words, card, *configs) if word]
+
     async def tokenizer(self) -> tuple[bytes, str]:
         """Read the tokenizer; return its name, too."""
         for name in _TOKENIZERS:
@@ -149,9 +155,6 @@ async def list_variants(repository: Repository) -> list[Variant]:
     for layout in LAYOUTS:
         mark = next((path for path in repository.files if layout.marks.fullmatch(path)), None)
         if mark is not None and (found := await layout.read(repository, mark)):
-            tag = await _card_task(repository)
-            if tag and layout.name != "webpte":
-                found = [replace(one, words=(tag, *one.words)) for one in found]
             return sorted(found, key=lambda one: (one.backend.rank, one.program.size or 0))
     return []
 
@@ -238,7 +241,7 @@ async def _webpte(repository: Repository, mark: str) -> list[Variant]:
     if manifest.tokenizer is not None:
         beside[_TOKENIZERS[0]] = manifest.tokenizer.name
     program, data = manifest.program, manifest.data
-    words = (manifest.task, *await _config_words(repository, beside))
+    words = (manifest.task,)
     return [replace(own, program=program, data=data, beside=beside, words=words)]
 
 
@@ -258,8 +261,7 @@ async def _manifest(repository: Repository, mark: str) -> list[Variant]:
     for path in (path for path in hashes or repository.files if path.endswith(_PROGRAM)):
         one = _variant(repository, path, hashes)
         backend = one.backend if one.backend is not UNKNOWN else BACKENDS[0]
-        more = await _config_words(repository, one.beside)
-        found.append(replace(one, backend=backend, words=(*words, *more)))
+        found.append(replace(one, backend=backend, words=words))
     return found
 
 
@@ -281,14 +283,7 @@ def _hashes(content: Any, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 async def _by_path(repository: Repository, mark: str) -> list[Variant]:
-    """Read the programs' paths; the words of their config.json come with them."""
-    found = [_variant(repository, path) for path in repository.files if path.endswith(_PROGRAM)]
-    read = dict[str, tuple[str, ...]]()  # by the path of a config.json
-    for one in found:
-        path = one.beside.get("config.json", "")
-        if path not in read:
-            read[path] = tuple(await _config_words(repository, one.beside))
-    return [replace(one, words=read[one.beside.get("config.json", "")]) for one in found]
+    return [_variant(repository, path) for path in repository.files if path.endswith(_PROGRAM)]
 
 
 def _variant(repository: Repository, path: str, hashes: Mapping[str, str] | None = None) -> Variant:

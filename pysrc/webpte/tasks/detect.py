@@ -61,7 +61,7 @@ async def detect(source: str | Path | ChosenProgram, known: Collection[str]) -> 
     """Return the task of a model, by its program or manifest; InputError if nothing names it."""
     words: list[str] = []
     if isinstance(source, ChosenProgram):
-        words += source.variant.words
+        words += await source.words()
     else:
         if is_manifest(source):
             data, name = await read_file(source)
