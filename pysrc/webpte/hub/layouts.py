@@ -12,7 +12,7 @@ LAYOUTS has a row for each layout, in the order in which they are tried:
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -179,7 +179,7 @@ def choose_among(
     if below in repository.files:
         exact = [one for one in found if one.path == below]
         return ChosenProgram(repository, (exact or [_variant(repository, below)])[0])
-    where = f"{repository}{f'/{below}' if below else ''}"
+    where = replace(repository.hub, path=below) if repository.hub else repository.root
     if not found:
         raise RepositoryError(f"{where} has no program (.pte): name another repository")
     running = [one for one in found if one.backend.runs]
@@ -238,7 +238,7 @@ async def _webpte(repository: Repository, mark: str) -> list[Variant]:
             raise ManifestError(f"{repository} lacks {part.name}, which {mark} names")
     own = _variant(repository, manifest.program.name)
     beside = {**own.beside}
-    if manifest.tokenizer is not None:
+    if manifest.tokenizer is not None and manifest.tokenizer.name in repository.files:
         beside[_TOKENIZERS[0]] = manifest.tokenizer.name
     program, data = manifest.program, manifest.data
     words = (manifest.task,)
@@ -258,28 +258,28 @@ async def _manifest(repository: Repository, mark: str) -> list[Variant]:
         hashes[path] = digest
     words = tuple(words_of(content))
     found = []
-    for path in (path for path in hashes or repository.files if path.endswith(_PROGRAM)):
+    for path in (path for path in hashes if path.endswith(_PROGRAM)):
         one = _variant(repository, path, hashes)
         backend = one.backend if one.backend is not UNKNOWN else BACKENDS[0]
         found.append(replace(one, backend=backend, words=words))
     return found
 
 
-def _hashes(content: Any, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield paths with their SHA-256: of tables that name both, and of members named by paths."""
-    if isinstance(content, list):
-        for one in content:
-            yield from _hashes(one, paths)
-    if not isinstance(content, Mapping):
-        return
-    texts = [value for value in content.values() if isinstance(value, str)]
-    named = [text for text in texts if text in paths]
+def _hashes(content: Any, paths: Collection[str], own: str = "") -> Iterator[tuple[str, str]]:
+    """Yield paths with their SHA-256: of tables that name both, and of members named by paths.
+
+    own  the path that names the content
+    """
+    for one in content if isinstance(content, list) else ():
+        yield from _hashes(one, paths)
+    members = content if isinstance(content, Mapping) else {}
+    texts = [one for one in (*members.values(), content) if isinstance(one, str)]
+    named = [text for text in texts if text in paths] or [own] * bool(own)
     digests = [found[1] for text in texts if (found := _SHA256.fullmatch(text)) is not None]
     if len(named) == 1 and len(digests) == 1:
         yield named[0], digests[0].lower()
-    for key, value in content.items():
-        own = value if isinstance(value, Mapping) else {"sha256": value}
-        yield from _hashes({**own, "path": key} if key in paths else value, paths)
+    for key, value in members.items():
+        yield from _hashes(value, paths, key if key in paths else "")
 
 
 async def _by_path(repository: Repository, mark: str) -> list[Variant]:

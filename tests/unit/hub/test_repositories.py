@@ -344,6 +344,16 @@ def test_hashes_are_found_in_any_manifest(content: Any, site: HubSite) -> None:
     assert (file.sha256, file.backend) == (digest, "WebGPU")
 
 
+@pytest.mark.parametrize(
+    "content", [{"name": "app"}, {"path": "path", "sha256": {"path": {}}}, {"path": "a" * 64}, []]
+)
+def test_other_lists_say_nothing_of_programs(content: Any, site: HubSite) -> None:
+    listed = json.dumps(content).encode()
+    site.add("a/b", {"m_xnnpack.pte": b"x", "path": b"p", "sha256": b"s", "manifest.json": listed})
+    (program, *_) = run(webpte.hub.files("hf:a/b"))
+    assert (program.path, program.backend, program.sha256) == ("m_xnnpack.pte", "XNNPACK", "")
+
+
 def test_a_token_goes_to_the_hub_alone(site: HubSite, monkeypatch: pytest.MonkeyPatch) -> None:
     site.closed.add(MANSION[3:])
     with pytest.raises(RepositoryAccessError, match="HF_TOKEN"):
