@@ -12,7 +12,7 @@ from typing import Any
 import webpte
 from npm.inputs import method_inputs
 from npm.values import DESTROYED, ForeignObject, unshaped
-from webpte import GpuTensor, MethodInfo, Program, ScalarInfo, TensorInfo, tasks
+from webpte import GpuTensor, MethodInfo, Program, ScalarInfo, TensorInfo, hub, tasks
 from webpte.errors import ClosedError, InputError, Told, retold
 from webpte.llm.open_program import open_program
 from webpte.tasks import Task
@@ -123,13 +123,19 @@ class Calls:
         """Return the GPUDevice of all programs; only a caller in the same thread can take it."""
         return ForeignObject((await webpte.shared_device("webgpu")).native)
 
+    async def on_hub_files(self, source: str, progress: Progress) -> Any:
+        """List the files of a repository of the Hub."""
+        return [asdict(one) for one in await hub.files(source)]
+
     async def on_task(
-        self, name: str, source: Any, options: Mapping[str, Any], progress: Progress
+        self, name: str | None, source: Any, options: Mapping[str, Any], progress: Progress
     ) -> Any:
-        """Open a model for a task."""
-        task = await tasks.open(name, source, **_loading(options), progress=progress)
+        """Open a model for a task; without a name, for the task that its files name."""
+        given = (source,) if name is None else (name, source)
+        task = await tasks.open(*given, **_loading(options), progress=progress)
         return {
             "handle": self.keep(task),
+            "name": task.name,
             "canStream": hasattr(task, "stream"),
             "calls": list(task.calls),
             "form": asdict(task.form) if task.form is not None else None,

@@ -8,14 +8,14 @@ import { Runtime, folderOf } from "./runtime.js";
 export class RuntimeHere extends Runtime {
   #connection;
 
-  constructor({ indexURL } = {}) {
+  constructor({ indexURL, hubURL } = {}) {
     if (globalThis.document) {
       throw new WebpteError("Python would stop the page while it computes: start webpte/here in a worker of yours", { code: "main_thread" });
     }
     const port = { post: null, onmessage: null, onfailure: null };
     // Later, as a message of another thread would come.
     const post = (message) => queueMicrotask(() => port.onmessage(message));
-    port.post = startHost({ indexURL: folderOf(indexURL), sharesThread: true }, post);
+    port.post = startHost({ indexURL: folderOf(indexURL), hubURL, sharesThread: true }, post);
     const connection = new Connection(port, { sharesThread: true });
     super({ connection });
     this.#connection = connection;

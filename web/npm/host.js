@@ -5,8 +5,8 @@ import { startPython } from "./start_python.js";
 
 // Returns a function that takes the messages of a Connection. `post(message, transfer)` takes the answers.
 // sharesThread  the Connection is in this thread
-export function startHost({ indexURL, sharesThread = false }, post) {
-  const started = start(indexURL, sharesThread, post);
+export function startHost({ indexURL, hubURL, sharesThread = false }, post) {
+  const started = start(indexURL, hubURL, sharesThread, post);
   started.catch((error) => post({ failed: String(error?.message ?? error) }));
   const cancelled = new Set(); // before Python was there
   let ready = false;
@@ -35,9 +35,10 @@ function begin(pyodide, worker, { id, name, text, parts }, post) {
   }
 }
 
-async function start(indexURL, sharesThread, post) {
+async function start(indexURL, hubURL, sharesThread, post) {
   const pyodide = await startPython({
     indexURL,
+    env: hubURL ? { HF_ENDPOINT: String(hubURL) } : {},
     packages: ["numpy"],
     archives: [new URL("./webpte.zip", import.meta.url).href, new URL("./flatbuffers.zip", import.meta.url).href],
     onStep: (done, total) => post({ started: { stage: "python", done, total } }),

@@ -105,6 +105,17 @@ export interface ScalarInfo {
   value: number | bigint | boolean | string | null;
 }
 
+/** A file of a repository; for programs its backend, whether that runs here, and whether the name opens it. */
+export interface HubFile {
+  path: string;
+  size: number;
+  sha256: string;
+  backend: string;
+  precision: string;
+  runs: boolean;
+  chosen: boolean;
+}
+
 export interface MethodInfo {
   name: string;
   inputs: (TensorInfo | ScalarInfo)[];
@@ -294,6 +305,8 @@ export class Client {
 export interface RuntimeOptions {
   /** The folder of Pyodide's files; by default on Pyodide's own server (jsDelivr). */
   indexURL?: string | URL;
+  /** Another server than huggingface.co for names such as "hf:owner/name". */
+  hubURL?: string | URL;
 }
 
 /** Python in a worker of its own. The functions below share one. */
@@ -302,10 +315,14 @@ export class Runtime {
   readonly ended: boolean;
   load(source: Source, options?: LoadOptions): Promise<Program>;
   inspect(source: Source, options?: CallOptions): Promise<Record<string, MethodInfo>>;
+  /** Lists the files of a repository of the Hugging Face Hub, "hf:owner/name". */
+  hubFiles(source: string, options?: CallOptions): Promise<HubFile[]>;
   task(name: "retrieval", source: string | URL, options?: LoadOptions): Promise<RetrievalTask>;
   task(name: "mask-generation", source: string | URL, options?: LoadOptions): Promise<MaskTask>;
   task(name: "audio-to-midi", source: string | URL, options?: LoadOptions): Promise<MusicTask>;
   task(name: string, source: string | URL, options?: LoadOptions): Promise<Task>;
+  /** Opens a model whose files say what it does. */
+  task(source: string | URL, options?: LoadOptions): Promise<Task>;
   tasks(): Promise<string[]>;
   openai(models: string | URL | Record<string, string | URL>, options?: ClientOptions): Promise<Client>;
   close(): void;
@@ -314,6 +331,7 @@ export class Runtime {
 export function configure(options: RuntimeOptions): void;
 export const load: Runtime["load"];
 export const inspect: Runtime["inspect"];
+export const hubFiles: Runtime["hubFiles"];
 export const task: Runtime["task"];
 export const tasks: Runtime["tasks"];
 export const openai: Runtime["openai"];

@@ -29,7 +29,8 @@ function runtime() {
 
 export const load = (source, options) => promised(() => runtime().load(source, options));
 export const inspect = (source, options) => promised(() => runtime().inspect(source, options));
-export const task = (name, source, options) => promised(() => runtime().task(name, source, options));
+export const hubFiles = (source, options) => promised(() => runtime().hubFiles(source, options));
+export const task = (...given) => promised(() => runtime().task(...given));
 export const tasks = () => promised(() => runtime().tasks());
 export const openai = (models, options) => promised(() => runtime().openai(models, options));
 

@@ -42,15 +42,16 @@ function workerPort(worker) {
 export class Runtime {
   #connection;
 
+  // hubURL      another server than huggingface.co for names such as "hf:owner/name"
   // connection  of a host that runs elsewhere, in place of a worker; see here.js
-  constructor({ indexURL, worker, connection } = {}) {
+  constructor({ indexURL, hubURL, worker, connection } = {}) {
     if (connection) {
       this.#connection = connection;
       return;
     }
     const used = worker ?? makeWorker();
     this.#connection = new Connection(workerPort(used), { onEnd: () => used.terminate() });
-    used.postMessage({ indexURL: folderOf(indexURL) });
+    used.postMessage({ indexURL: folderOf(indexURL), hubURL: hubURL && absolute(hubURL) });
   }
 
   // Whether Python could not be started, has failed, or was ended.
@@ -66,8 +67,13 @@ export class Runtime {
     return this.#connection.call("inspect", [sourceOf(source)], { signal, onProgress });
   }
 
-  task(name, source, options) {
-    return openTask(this.#connection, name, source, options);
+  // Lists the files of a repository of the Hugging Face Hub: "hf:owner/name".
+  hubFiles(source, { signal } = {}) {
+    return this.#connection.call("hub_files", [String(source)], { signal });
+  }
+
+  task(...given) {
+    return openTask(this.#connection, ...given);
   }
 
   tasks() {

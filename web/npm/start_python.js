@@ -3,10 +3,11 @@ const KEEP_MS = 3000; // after the start
 // Starts Pyodide, and unpacks archives of Python modules into it.
 //
 // indexURL  the folder of Pyodide's files
+// env       environment variables of Python
 // packages  names of packages in its lock file
 // archives  addresses of zip archives and wheels
 // onStep    called as onStep(done, total)
-export async function startPython({ indexURL, packages, archives, onStep = () => {} }) {
+export async function startPython({ indexURL, env = {}, packages, archives, onStep = () => {} }) {
   let done = 0;
   const total = archives.length + 2;
   const step = (value) => {
@@ -15,7 +16,7 @@ export async function startPython({ indexURL, packages, archives, onStep = () =>
   };
   const start = async () => {
     const { loadPyodide } = step(await import(/* @vite-ignore */ /* webpackIgnore: true */ `${indexURL}pyodide.mjs`));
-    return step(await loadPyodide({ indexURL, packages }));
+    return step(await loadPyodide({ indexURL, env, packages }));
   };
   const fetched = async (address) => {
     const reply = await fetch(address);

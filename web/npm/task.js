@@ -12,17 +12,20 @@ function split(given) {
   return [given.length > 1 && isOptions(last) ? given.slice(0, -1) : given, options, { signal, onProgress }];
 }
 
-export async function openTask(connection, name, source, options) {
+// Without a name, as openTask(connection, source, options), the model's files say what it does.
+export async function openTask(connection, ...given) {
+  const isNamed = given.length > 1 && given[1] !== undefined && !isOptions(given[1]);
+  const [name, source, options] = isNamed ? given : [null, ...given];
   const [loading, call] = loadingOf(options);
   const discard = ({ handle }) => connection.release(handle);
-  const { handle, calls, form } = await connection.call("task", [name, sourceOf(source), loading], { ...call, discard });
+  const { handle, name: task, calls, form } = await connection.call("task", [name, sourceOf(source), loading], { ...call, discard });
   const ask = (kind, ...method) => (...given) => {
     const [inputs, named, own] = split(given);
     return connection.call(kind, [handle, ...method, inputs, named], { ...own, discard: (made) => made?.close?.() });
   };
   return Object.assign(ask("do"), {
     ...Object.fromEntries(calls.map((method) => [method, ask("call", method)])),
-    task: name,
+    task,
     form,
     stream: ask("stream"),
     close: () => connection.release(handle),

@@ -12,7 +12,7 @@ LAYOUTS has a row for each layout, in the order in which they are tried:
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -70,7 +70,7 @@ class Variant:
     precision  "fp16", "8da4w", ..., as its name has it
     data       its `.ptd` files
     beside     paths of the files that belong to it, by name
-    words      words for its task: names of pipelines, of classes of transformers, capabilities
+    words      words for its task that its manifest has
     """
 
     program: ManifestPart
@@ -127,6 +127,12 @@ class ChosenProgram:
         path = self.variant.beside.get(name)
         return None if path is None else await self.repository.read(path)
 
+    async def words(self) -> list[str]:
+        """Return words for the task: of the manifest, the model's card, and config.json files."""
+        card = await _card_task(self.repository)
+        configs = await _config_words(self.repository, self.variant.beside)
+        return [word for word in (*self.variant.words, card, *configs) if word]
+
     async def tokenizer(self) -> tuple[bytes, str]:
         """Read the tokenizer; return its name, too."""
         for name in _TOKENIZERS:
@@ -145,13 +151,10 @@ class Layout:
 
 
 async def list_variants(repository: Repository) -> list[Variant]:
-    """List the programs of a repository, those that are preferred first."""
+    """List the programs of a repository in order of preference."""
     for layout in LAYOUTS:
         mark = next((path for path in repository.files if layout.marks.fullmatch(path)), None)
         if mark is not None and (found := await layout.read(repository, mark)):
-            tag = await _card_task(repository)
-            if tag and layout.name != "webpte":
-                found = [replace(one, words=(tag, *one.words)) for one in found]
             return sorted(found, key=lambda one: (one.backend.rank, one.program.size or 0))
     return []
 
@@ -162,7 +165,7 @@ async def choose(
     """Choose a program of a repository, by its name or folder.
 
     keep  whether small files are kept in the browser's library
-    half  whether the device has 16-bit floats: files of 32 bits come last, otherwise those of 16
+    half  whether the device has 16-bit floats: then files of 32 bits come last, else files of 16
     """
     repository, below = await open_repository(source, keep)
     return choose_among(repository, below, await list_variants(repository), half)
@@ -176,7 +179,7 @@ def choose_among(
     if below in repository.files:
         exact = [one for one in found if one.path == below]
         return ChosenProgram(repository, (exact or [_variant(repository, below)])[0])
-    where = f"{repository}{f'/{below}' if below else ''}"
+    where = replace(repository.hub, path=below) if repository.hub else repository.root
     if not found:
         raise RepositoryError(f"{where} has no program (.pte): name another repository")
     running = [one for one in found if one.backend.runs]
@@ -235,10 +238,10 @@ async def _webpte(repository: Repository, mark: str) -> list[Variant]:
             raise ManifestError(f"{repository} lacks {part.name}, which {mark} names")
     own = _variant(repository, manifest.program.name)
     beside = {**own.beside}
-    if manifest.tokenizer is not None:
+    if manifest.tokenizer is not None and manifest.tokenizer.name in repository.files:
         beside[_TOKENIZERS[0]] = manifest.tokenizer.name
     program, data = manifest.program, manifest.data
-    words = (manifest.task, *await _config_words(repository, beside))
+    words = (manifest.task,)
     return [replace(own, program=program, data=data, beside=beside, words=words)]
 
 
@@ -255,40 +258,32 @@ async def _manifest(repository: Repository, mark: str) -> list[Variant]:
         hashes[path] = digest
     words = tuple(words_of(content))
     found = []
-    for path in (path for path in hashes or repository.files if path.endswith(_PROGRAM)):
+    for path in (path for path in hashes if path.endswith(_PROGRAM)):
         one = _variant(repository, path, hashes)
         backend = one.backend if one.backend is not UNKNOWN else BACKENDS[0]
-        more = await _config_words(repository, one.beside)
-        found.append(replace(one, backend=backend, words=(*words, *more)))
+        found.append(replace(one, backend=backend, words=words))
     return found
 
 
-def _hashes(content: Any, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield paths with their SHA-256: of tables that name both, and of members named by paths."""
-    if isinstance(content, list):
-        for one in content:
-            yield from _hashes(one, paths)
-    if not isinstance(content, Mapping):
-        return
-    texts = [value for value in content.values() if isinstance(value, str)]
-    named = [text for text in texts if text in paths]
+def _hashes(content: Any, paths: Collection[str], own: str = "") -> Iterator[tuple[str, str]]:
+    """Yield paths with their SHA-256: of tables that name both, and of members named by paths.
+
+    own  the path that names the content
+    """
+    for one in content if isinstance(content, list) else ():
+        yield from _hashes(one, paths)
+    members = content if isinstance(content, Mapping) else {}
+    texts = [one for one in (*members.values(), content) if isinstance(one, str)]
+    named = [text for text in texts if text in paths] or [own] * bool(own)
     digests = [found[1] for text in texts if (found := _SHA256.fullmatch(text)) is not None]
     if len(named) == 1 and len(digests) == 1:
         yield named[0], digests[0].lower()
-    for key, value in content.items():
-        own = value if isinstance(value, Mapping) else {"sha256": value}
-        yield from _hashes({**own, "path": key} if key in paths else value, paths)
+    for key, value in members.items():
+        yield from _hashes(value, paths, key if key in paths else "")
 
 
 async def _by_path(repository: Repository, mark: str) -> list[Variant]:
-    """Read the programs' paths; their config.json says what they do."""
-    found = [_variant(repository, path) for path in repository.files if path.endswith(_PROGRAM)]
-    read = dict[str, tuple[str, ...]]()  # by the path of a config.json
-    for one in found:
-        path = one.beside.get("config.json", "")
-        if path not in read:
-            read[path] = tuple(await _config_words(repository, one.beside))
-    return [replace(one, words=read[one.beside.get("config.json", "")]) for one in found]
+    return [_variant(repository, path) for path in repository.files if path.endswith(_PROGRAM)]
 
 
 def _variant(repository: Repository, path: str, hashes: Mapping[str, str] | None = None) -> Variant:

@@ -24,7 +24,7 @@ async def open_program_files(
     """Open a program and its `.ptd` files, in order; `fetch` are arguments of `open_source`.
 
     into      the list to put them in, as they are opened
-    has_half  tells whether the device has 16-bit floats, which chooses among files of the Hub
+    has_half  returns whether the device has 16-bit floats, which chooses among files of the Hub
     """
     files = [] if into is None else into
     keep = bool(fetch.get("keep"))

@@ -44,7 +44,7 @@ def names() -> list[str]:
 async def open(task: str | Path, source: str | Path | None = None, **loading: Any) -> Task:
     """Open a model for a task.
 
-    task     one of `names()`; without it, `tasks.open(source)`, the model's files say what it does
+    task     one of `names()`; without it, `tasks.open(source)`, the model's files name the task
     source   the folder of the model, its manifest or its program: a path, in the browser a URL;
              or the output name given to `serve.py export`; or hf:OWNER/NAME[/PATH][@REVISION]
     loading  arguments of `webpte.load`: device, keep, progress, ...

@@ -1,4 +1,4 @@
-"""Which task a model is for, by the words in its files: WORDS has a row for each task."""
+"""Finds the task of a model by the words in its files: WORDS has a row for each task."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 
 def task_of(words: Collection[str], known: Collection[str]) -> str:
     """Return the task that the first understood word names; "" if there is none."""
-    # A model that also sees or hears has both words, and the one with pictures says more.
+    # A model that also sees has both words.
     both = {one.lower() for one in words}
     if "vision" in both and both & {"text-generation", "llm"}:
         return "image-text-to-text"
@@ -61,7 +61,7 @@ async def detect(source: str | Path | ChosenProgram, known: Collection[str]) -> 
     """Return the task of a model, by its program or manifest; InputError if nothing names it."""
     words: list[str] = []
     if isinstance(source, ChosenProgram):
-        words += source.variant.words
+        words += await source.words()
     else:
         if is_manifest(source):
             data, name = await read_file(source)

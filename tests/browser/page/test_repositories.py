@@ -12,14 +12,12 @@ from support.harness.hub_site import HubSite, repositories
 from support.harness.task_cases import models_folder
 from support.page.page import python
 from support.page.page_visit import SAMPLES, START_MS, open_address, status, visit
-from webpte_host.base.layout import WEB
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
 
 OFFICIAL = "executorch-community/Stories-ExecuTorch-WebGPU"
 MANSION = "software-mansion/Stories-ExecuTorch"
 CHOSEN = "1b/vulkan/stories_1b_vulkan_8da4w.pte"
-SETTING = '<meta name="hf-endpoint" content="'
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +29,11 @@ def hub() -> Iterator[HubSite]:
         yield hub
 
 
-@pytest.fixture
-def with_hub(profile: BrowserContext, site: Site, hub: HubSite) -> Iterator[BrowserContext]:
-    """A browser whose page has the imitation as its Hub."""
-    text = (WEB / "index.html").read_text(encoding="utf-8").replace(SETTING, SETTING + hub.url)
-
-    def answer(route: object) -> None:
-        got = route.fetch()  # type: ignore[attr-defined]
-        route.fulfill(response=got, body=text)  # type: ignore[attr-defined]
-
-    profile.route(lambda url: url.split("?")[0] == site.url, answer)
-    yield profile
-    profile.unroute_all()
+def naming(hub: HubSite) -> str:
+    """Return a script that has the imitation as the page's Hub."""
+    return f"""addEventListener("DOMContentLoaded", () => {{
+        document.querySelector("meta[name=hf-endpoint]").content = "{hub.url}";
+    }});"""
 
 
 def say(page: Page, text: str) -> None:
@@ -50,8 +41,8 @@ def say(page: Page, text: str) -> None:
     page.locator("#chat-text").press("Enter")
 
 
-def test_a_name_becomes_a_chat(with_hub: BrowserContext, site: Site, hub: HubSite) -> None:
-    with visit(with_hub, site, but="ERR_") as page:
+def test_a_name_becomes_a_chat(profile: BrowserContext, site: Site, hub: HubSite) -> None:
+    with visit(profile, site, but="ERR_", scripts=(naming(hub),)) as page:
         open_address(page, f"hf:{MANSION}")
         question = page.get_by_role("form", name="Programs")
         expect(question.get_by_label("program")).to_have_value(CHOSEN)
@@ -70,8 +61,8 @@ def test_a_name_becomes_a_chat(with_hub: BrowserContext, site: Site, hub: HubSit
         page.unroute_all()
 
 
-def test_a_link_opens_a_task(with_hub: BrowserContext, site: Site) -> None:
-    with visit(with_hub, site, "?url=hf:someone/feelings") as page:
+def test_a_link_opens_a_task(profile: BrowserContext, site: Site, hub: HubSite) -> None:
+    with visit(profile, site, "?url=hf:someone/feelings", scripts=(naming(hub),)) as page:
         expect(page.get_by_role("tab", name="Task")).to_have_attribute(
             "aria-selected", "true", timeout=START_MS
         )

@@ -14,6 +14,8 @@ from playwright.sync_api import Browser, Page
 
 from support.docs.documents import blocks_of
 from support.harness import extent, limits
+from support.harness.hub_site import HubSite, files_of
+from support.harness.task_cases import models_folder
 from support.npm.host import npm_host
 from support.page.page_visit import wait_until
 from webpte_host.base.layout import ROOT
@@ -117,6 +119,17 @@ def test_a_chat_is_answered_in_openais_objects(page: Page) -> None:
     wrong = found["wrong"]
     assert (wrong["name"], wrong["details"]["param"]) == ("RequestError", "temperature")
     assert found["embedding"]["name"] == "RequestError"
+
+
+@pytest.mark.thorough
+def test_repositories_of_a_hub_by_name(page: Page) -> None:
+    with HubSite() as hub:
+        hub.add("someone/feelings", files_of(models_folder() / "feelings"))
+        found = run(page, "repositories", hub.url)
+    assert (found["chosen"]["path"], found["chosen"]["chosen"]) == ("model.pte", True)
+    assert found["name"] == "text-classification"
+    assert found["best"][0]["label"] == "glad"
+    assert found["missing"]["name"] == "RepositoryAccessError"
 
 
 @pytest.mark.thorough

@@ -117,6 +117,17 @@ async function tasks() {
   return { names: await webpte.tasks(), best, several, unknown, pictures, shape: vector.shape };
 }
 
+// Opens a repository of a Hub at another address, in a runtime of its own.
+async function repositories(hubURL) {
+  const runtime = new webpte.Runtime({ indexURL: "pyodide", hubURL });
+  const [chosen] = await runtime.hubFiles("hf:someone/feelings");
+  const task = await runtime.task("hf:someone/feelings");
+  const best = await task(TEXT);
+  const missing = await told(runtime.load("hf:no/such"));
+  runtime.close();
+  return { chosen, name: task.task, best, missing };
+}
+
 // Calls the methods that tasks have besides.
 async function methods() {
   const documents = await webpte.task("retrieval", "tasks/vectors");
@@ -234,5 +245,5 @@ async function workerSide() {
 }
 
 globalThis.webpte = webpte;
-globalThis.scenarios = { twoPrograms, errors, keptOnTheGpu, cancelledLoads, chats, tasks, methods, looks, withinAStream, ends, here };
+globalThis.scenarios = { twoPrograms, errors, keptOnTheGpu, cancelledLoads, chats, tasks, repositories, methods, looks, withinAStream, ends, here };
 if (!globalThis.document) workerSide();

@@ -59,6 +59,10 @@ NOT_RUN = {
     ): "a browser's files; tests/browser/storage/test_library.py",
     (
         "docs/use/library.md",
+        "for file in await webpte.hub",
+    ): "of the Hub; tests/unit/hub/test_repositories.py",
+    (
+        "docs/use/library.md",
         "download = webpte",
     ): "for a browser; test_broken_downloads.py",
     (

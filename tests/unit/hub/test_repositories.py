@@ -15,6 +15,7 @@ import pytest
 import webpte
 from support.harness.hub_site import TOKEN, HubSite, files_of, repositories
 from support.harness.task_cases import models_folder
+from support.npm.caller import Caller
 from webpte.engine.open import hub_cache
 from webpte.engine.open.hub_name import HubName, name_of_address, parse_name
 from webpte.errors import (
@@ -343,6 +344,16 @@ def test_hashes_are_found_in_any_manifest(content: Any, site: HubSite) -> None:
     assert (file.sha256, file.backend) == (digest, "WebGPU")
 
 
+@pytest.mark.parametrize(
+    "content", [{"name": "app"}, {"path": "path", "sha256": {"path": {}}}, {"path": "a" * 64}, []]
+)
+def test_other_lists_say_nothing_of_programs(content: Any, site: HubSite) -> None:
+    listed = json.dumps(content).encode()
+    site.add("a/b", {"m_xnnpack.pte": b"x", "path": b"p", "sha256": b"s", "manifest.json": listed})
+    (program, *_) = run(webpte.hub.files("hf:a/b"))
+    assert (program.path, program.backend, program.sha256) == ("m_xnnpack.pte", "XNNPACK", "")
+
+
 def test_a_token_goes_to_the_hub_alone(site: HubSite, monkeypatch: pytest.MonkeyPatch) -> None:
     site.closed.add(MANSION[3:])
     with pytest.raises(RepositoryAccessError, match="HF_TOKEN"):
@@ -422,6 +433,23 @@ def test_the_api_serves_a_name(site: HubSite) -> None:
             model = await open_of_text(text, "numpy", 4, 1)
             assert model.name == name
             model.program.close()
+
+    run(work())
+
+
+def test_javascript_takes_a_name(site: HubSite) -> None:
+    async def work() -> None:
+        caller = Caller()
+        first, *_ = await caller.call("hub_files", MANSION)
+        assert (first["backend"], first["chosen"]) == ("Vulkan", True)
+        program = await caller.call("load", f"{MANSION}/1b", {"device": "numpy"})
+        assert program["name"] == "stories_1b_vulkan_8da4w.pte"
+        task = await caller.call("task", None, ALONE, {"device": "numpy"})
+        assert task["name"] == "text-classification"
+        client = await caller.call("openai", {"": OFFICIAL}, {"device": "numpy"})
+        assert [one["id"] for one in client["models"]] == ["Stories-ExecuTorch-WebGPU"]
+        for made in (program, task, client):
+            await caller.call("close", made["handle"])
 
     run(work())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyodide.ffi import JsException, to_js
 from webpte.engine.browser.files import abortable
 from webpte.errors import SourceError
 
+SECONDS = 30  # for an answer
 _HEADERS = ("link", "x-error-code")
 
 
@@ -25,6 +27,8 @@ async def get(address: str) -> tuple[int, Mapping[str, str], bytes]:
         return int(answer.status), headers, (await answer.arrayBuffer()).to_bytes()
 
     try:
-        return await abortable(ask)
+        return await asyncio.wait_for(abortable(ask), SECONDS)
     except JsException as error:
         raise SourceError(f"{address}: {error.message}") from error
+    except TimeoutError as error:
+        raise SourceError(f"{address}: no answer in {SECONDS} seconds") from error

@@ -64,7 +64,7 @@ def _opener() -> OpenerDirector:
 
 
 def _ask(address: str, headers: Mapping[str, str]) -> Any:
-    """Return the answer to a request; one that is an error of the server, too."""
+    """Return the answer to a request, also of a server that refuses it."""
     request = Request(address, headers={"User-Agent": "webpte", **headers})
     try:
         return _opener().open(_with_token(request), timeout=SECONDS)

@@ -25,7 +25,7 @@ class DroppedFolder(Repository):
     dropped: Mapping[str, Source] = field(default_factory=dict)
 
     async def open(self, path: str, **fetch: Any) -> ByteSource:
-        return await open_source(self.dropped[path].data)
+        return await open_source(self.dropped[path].data, name=PurePath(path).name)
 
 
 async def read_folder(state: AppState, message: Message) -> Source:
@@ -46,6 +46,6 @@ async def read_folder(state: AppState, message: Message) -> Source:
         program,
         name=PurePath(chosen.path).name,
         extra=tuple(one.data for one in data),
-        task=task_of(chosen.variant.words, tasks.names()),
+        task=task_of(await chosen.words(), tasks.names()),
         beside={name: inside[path] for name, path in chosen.variant.beside.items()},
     )

@@ -58,6 +58,6 @@ async def _fetch_chosen(
         program,
         address=str(chosen.place),
         extra=tuple(part.data for part in parts),
-        task=task_of(chosen.variant.words, tasks.names()),
+        task=task_of(await chosen.words(), tasks.names()),
         places={one: str(repository.place(path)) for one, path in chosen.variant.beside.items()},
     )
