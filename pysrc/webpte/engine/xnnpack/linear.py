@@ -213,7 +213,9 @@ def lower_product(lowering: Lowering, node: XnnNode) -> None:
     flat = [_flat(lowering, one) for one in (left, right)]
     made = lowering.writer.new_tensor(left.dtype, (*flat[0].dims[:-1], flat[1].dims[-1]))
     lowering.writer.call("aten.bmm.default", flat, made)
-    lowering.compute(out, "aten.view_copy.default", (made, list(out.dims)))
+    sizes = [lowering.writer.live_size(left, dim) for dim in range(len(left.dims) - 1)]
+    sizes.append(lowering.writer.live_size(right, len(right.dims) - 1))
+    lowering.compute(out, "aten.view_copy.default", (made, sizes))
 
 
 def _flat(lowering: Lowering, tensor: Tensor) -> Tensor:
@@ -221,7 +223,8 @@ def _flat(lowering: Lowering, tensor: Tensor) -> Tensor:
     *outer, rows, columns = tensor.dims
     dims = (int(np.prod(outer)), rows, columns)
     out = lowering.writer.new_tensor(tensor.dtype, dims)
-    lowering.writer.call("aten.view_copy.default", (tensor, list(dims)), out)
+    last = [lowering.writer.live_size(tensor, len(outer) + at) for at in range(2)]
+    lowering.writer.call("aten.view_copy.default", (tensor, [-1, *last]), out)
     return out
 
 

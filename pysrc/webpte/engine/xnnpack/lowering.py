@@ -180,6 +180,8 @@ class Lowering:
     def new(self, value: XnnTensor, order: Order | None = None, dtype: DType | None = None) -> Held:
         """Return a new tensor that holds a value in an order."""
         order = tuple(range(len(value.dims))) if order is None else order
+        if len(order) != len(value.dims):
+            raise GraphError(f"value {value.id} {list(value.dims)} has not {len(order)} dims")
         dims = tuple(value.dims[axis] for axis in order)
         return Held(self.writer.new_tensor(dtype or self.dtype(value), dims), order)
 
