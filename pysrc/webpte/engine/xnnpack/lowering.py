@@ -33,7 +33,7 @@ from webpte.engine.graph.graph import Constant, Graph, Tensor
 from webpte.engine.graph.graph_writer import GraphWriter
 from webpte.engine.shapes import Dims, numel
 from webpte.engine.xnnpack.validate import check_graph
-from webpte.errors import ConstantError, GraphError
+from webpte.errors import ConstantError, GraphError, retold
 
 Order: TypeAlias = tuple[int, ...]
 
@@ -289,7 +289,7 @@ async def lower_graph(
         try:
             nodes[node.kind](lowering, node)
         except GraphError as error:
-            raise GraphError(f"node {number} ({node.kind}): {error}") from error
+            raise retold(error, f"node {number} ({node.kind}): {error}") from error
     made = list[int]()
     for value in outputs:
         made.append(_return(lowering, value, _end_of(value, ends), {*given, *made}))
