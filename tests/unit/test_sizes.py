@@ -14,11 +14,11 @@ from webpte_host.base.layout import ROOT
 # Lines of Python of a shelf. A change that needs more removes as much elsewhere, or raises the
 # number here and gives the reason in its commit.
 BUDGET = {
-    "pysrc/webpte/engine": 41_000,
+    "pysrc/webpte/engine": 42_300,  # with XNNPACK delegates: their format, and their lowering
     "pysrc/webpte/llm": 14_500,
     "pysrc/webpte/tasks": 9_500,  # with the forms of tasks, which were the page's
     "web/page": 27_000,
-    "tests": 111_500,
+    "tests": 113_700,
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

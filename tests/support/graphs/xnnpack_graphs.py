@@ -38,9 +38,7 @@ def unary(
     first, last = options.pop("types", ("fp32", "fp32"))
     g = XnnpackWriter()
     x = g.value(dims, first, argument=0)
-    g.node(
-        kind, x, g.value(dims if out is None else out, last, argument=1, output=True), **options
-    )
+    g.node(kind, x, g.value(dims if out is None else out, last, argument=1, output=True), **options)
     return g
 
 

@@ -67,7 +67,9 @@ class GraphWriter:
     ) -> None:
         """Append a call whose output is a tensor, a size, or a list of tensors."""
         ids = [self.add(value) for value in args]
-        last = out.id if isinstance(out, Tensor | LiveSize) else self.value_list([t.id for t in out])
+        last = (
+            out.id if isinstance(out, Tensor | LiveSize) else self.value_list([t.id for t in out])
+        )
         index = len(self.calls)
         self.calls.append(Call(index, name, (*ids, last), origin=index))
 

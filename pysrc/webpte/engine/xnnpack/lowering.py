@@ -214,8 +214,8 @@ class Lowering:
         for name, value_id in node.ids.items():
             if name.startswith("output"):
                 value = self.values[value_id]
-                name = _DTYPES.get(value.datatype, "float32")
-                out = self.new(value, dtype=DTYPES.get(name, DTYPES["float32"]))
+                dtype = DTYPES.get(_DTYPES.get(value.datatype, ""), DTYPES["float32"])
+                out = self.new(value, dtype=dtype)
                 self.writer.call(f"xnnpack.{node.kind}({detail})", (), out.tensor)
                 self.give(value, out)
 

@@ -146,7 +146,7 @@ def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
     if value.constant is None or source == dtype:
         return lowering.plain(value)
     # row by row, so that no large constant is converted as a whole
-    rows, *inner = value.dims or (1,)
+    rows, inner = (value.dims[0], value.dims[1:]) if value.dims else (1, ())
     constant = relaid(lowering.constant(value), inner, range(len(inner)), source, dtype, rows)
     return lowering.writer.new_tensor(DTYPES[dtype], value.dims, constant)
 

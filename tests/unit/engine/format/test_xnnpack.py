@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -77,8 +77,8 @@ def test_another_identifier() -> None:
 
 
 def test_a_blob_that_is_neither() -> None:
+    head = struct.pack("<4s4sHIIIQ", b"", b"VH00", 30, 32, 100, 144, 0)
     with pytest.raises(FormatError, match="not an XNNPACK delegate: magic b'VH00', not b'XH00'"):
-        head = struct.pack("<4s4sHIIIQ", b"", b"VH00", 30, 32, 100, 144, 0)
         parse_header(head, 150, 0)
     for size in range(30):
         with pytest.raises(FormatError):
@@ -88,14 +88,15 @@ def test_a_blob_that_is_neither() -> None:
 # --- nodes --------------------------------------------------------------------------------------
 
 # The reader's names of the writer's fields.
-_SIDES = {side: f"padding_{side}" for side in ("top", "right", "bottom", "left")}
+Names: TypeAlias = dict[str, "str | tuple[str, str]"]
+_SIDES: Names = {side: f"padding_{side}" for side in ("top", "right", "bottom", "left")}
 
 
 def pair(name: str) -> tuple[str, str]:
     return f"{name}_height", f"{name}_width"
 
 
-_CONVOLUTION = {
+_CONVOLUTION: Names = {
     **_SIDES,
     "kernel": pair("kernel"),
     "stride": pair("subsampling"),
@@ -105,8 +106,13 @@ _CONVOLUTION = {
     "groups": "groups",
     "adjustment": pair("adjustment"),
 }
-_POOL = {**_SIDES, "kernel": pair("pooling"), "stride": pair("stride"), "dilation": pair("dilation")}
-NAMES: dict[str, dict[str, str | tuple[str, str]]] = {
+_POOL: Names = {
+    **_SIDES,
+    "kernel": pair("pooling"),
+    "stride": pair("stride"),
+    "dilation": pair("dilation"),
+}
+NAMES: dict[str, Names] = {
     "Conv2d": _CONVOLUTION,
     "DepthwiseConv2d": _CONVOLUTION,
     "ConvTranspose2d": _CONVOLUTION,
@@ -294,32 +300,59 @@ NONE = (1 << 32) - 1
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (edited(1, 0, 0, to=Scalar("u8", 48)), "xnodes[0].xnode_union_type: unknown kind of node 48"),
+        (
+            edited(1, 0, 0, to=Scalar("u8", 48)),
+            "xnodes[0].xnode_union_type: unknown kind of node 48",
+        ),
         (edited(1, 0, 0, to=Scalar("u8", 0)), "xnodes[0].xnode_union_type: unknown kind of node 0"),
         (edited(1, 0, 1, to=None), "xnodes[0].xnode_union: is missing"),
         (edited(1, 0, 1, 0, to=Scalar("u32", 4)), "xnodes[0].input_id: value 4 does not exist"),
         (edited(1, 0, 1, 0, to=Scalar("u32", NONE)), "xnodes[0].input_id: value 4294967295 does"),
-        (edited(2, 0, 0, to=Scalar("u8", 3)), "xvalues[0].xvalue_union_type: unknown kind of value"),
+        (
+            edited(2, 0, 0, to=Scalar("u8", 3)),
+            "xvalues[0].xvalue_union_type: unknown kind of value",
+        ),
         (edited(2, 0, 1, 0, to=Scalar("i16", 15)), "xvalues[0].datatype: unknown element type 15"),
-        (edited(2, 0, 1, 7, to=Scalar("i16", -1)), "xvalues[0].dq_datatype: unknown element type -1"),
+        (
+            edited(2, 0, 1, 7, to=Scalar("i16", -1)),
+            "xvalues[0].dq_datatype: unknown element type -1",
+        ),
         (edited(2, 0, 1, 1, to=Scalar("u32", 3)), "xvalues[0].dims: 2 dims, where num_dims says 3"),
         (edited(2, 0, 1, 2, to=Vector("u32", [1] * 65)), "xvalues[0].dims: rank 65 is over 64"),
         (
             edited(2, 0, 1, 2, to=Vector("u32", [NONE, NONE])),
             "xvalues[0].dims: the tensor would have 2**53 bytes or more",
         ),
-        (edited(2, 0, 1, 3, to=Scalar("u32", 2)), "xvalues[0].constant_buffer_idx: constant 2 does"),
-        (edited(2, 0, 1, 6, to=Scalar("u32", NONE)), "xvalues[0].id_out: is the number of an absent"),
+        (
+            edited(2, 0, 1, 3, to=Scalar("u32", 2)),
+            "xvalues[0].constant_buffer_idx: constant 2 does",
+        ),
+        (
+            edited(2, 0, 1, 6, to=Scalar("u32", NONE)),
+            "xvalues[0].id_out: is the number of an absent",
+        ),
         (edited(2, 0, 1, 6, to=Scalar("u32", 1)), "xvalues: two values have the same id"),
         (edited(2, 2, 1, 0, to=None), "xvalues[2].tensor_value: is missing"),
-        (edited(2, 2, 1, 1, to=Scalar("u8", 5)), "xvalues[2].quant_params_type: unknown kind of quan"),
+        (
+            edited(2, 2, 1, 1, to=Scalar("u8", 5)),
+            "xvalues[2].quant_params_type: unknown kind of quan",
+        ),
         (edited(2, 2, 1, 2, to=None), "xvalues[2].quant_params: is missing"),
         (edited(2, 3, 1, 2, 2, to=Scalar("i32", 0)), "xvalues[3].group_size: groups of 0 elements"),
         (edited(2, 3, 1, 2, 2, to=Scalar("i32", -32)), "xvalues[3].group_size: groups of -32"),
-        (edited(2, 3, 1, 2, 4, to=Scalar("u32", 9)), "xvalues[3].scale_buffer_idx: constant 9 does"),
+        (
+            edited(2, 3, 1, 2, 4, to=Scalar("u32", 9)),
+            "xvalues[3].scale_buffer_idx: constant 9 does",
+        ),
         (edited(8, 1, 0, to=Scalar("u64", 1 << 40)), "constant_data[1].offset: bytes 10995116"),
-        (edited(8, 1, 1, to=Scalar("u64", 17)), "constant_data[1].offset: bytes 0 to 17 are not in"),
-        (edited(8, 1, 1, to=Scalar("u64", (1 << 64) - 1)), "constant_data[1].offset: bytes 0 to 1844"),
+        (
+            edited(8, 1, 1, to=Scalar("u64", 17)),
+            "constant_data[1].offset: bytes 0 to 17 are not in",
+        ),
+        (
+            edited(8, 1, 1, to=Scalar("u64", (1 << 64) - 1)),
+            "constant_data[1].offset: bytes 0 to 1844",
+        ),
     ],
 )
 def test_errors(edit: Callable[[Node], None], message: str) -> None:

@@ -61,7 +61,7 @@ def convolution(
 
 
 X, W, B = floats(2, 6, 7, 4), floats(6, 3, 2, 2, seed=1), floats(6, seed=2)
-GROUPED = {"groups": 2, "inputs": 2, "outputs": 3}
+GROUPED: dict[str, Any] = {"groups": 2, "inputs": 2, "outputs": 3}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_convolutions_in_groups(
 ) -> None:
     want = convolved(X, W, sides=sides, stride=stride, dilation=dilation, groups=2) + B
     names = dict(zip(("top", "right", "bottom", "left"), sides, strict=True))
-    options = {**GROUPED, **names, "stride": stride, "dilation": dilation}
+    options: dict[str, Any] = {**GROUPED, **names, "stride": stride, "dilation": dilation}
     g = convolution("Conv2d", W, X.shape, want.shape, bias=B, **options)
     np.testing.assert_allclose(computed(g, X), want, rtol=1e-4, atol=1e-5)
 
@@ -95,7 +95,7 @@ def test_depthwise_with_a_multiplier() -> None:
     """Output channel `group * multiplier + m` is the last dim of the weights in the file."""
     w = floats(1, 3, 2, 8, seed=3)
     want = convolved(X, w.transpose(3, 1, 2, 0), sides=(1, 0, 0, 2), groups=4)
-    options = {"groups": 4, "inputs": 1, "outputs": 2, "top": 1, "left": 2}
+    options: dict[str, Any] = {"groups": 4, "inputs": 1, "outputs": 2, "top": 1, "left": 2}
     g = convolution("DepthwiseConv2d", w, X.shape, want.shape, **options)
     np.testing.assert_allclose(computed(g, X), want, rtol=1e-4, atol=1e-5)
 
@@ -224,7 +224,9 @@ def test_resizing(aligned: bool) -> None:
     x = floats(1, 3, 4, 2)
     size = (5, 7)
     flags = 8 if aligned else 0
-    found = computed(unary("StaticResizeBilinear2D", x.shape, (1, *size, 2), flags=flags, size=size), x)
+    found = computed(
+        unary("StaticResizeBilinear2D", x.shape, (1, *size, 2), flags=flags, size=size), x
+    )
     rows, columns = (
         np.arange(n) * (m - 1) / (n - 1)
         if aligned
@@ -268,8 +270,13 @@ def test_resizing(aligned: bool) -> None:
         ),
         (
             convolution(
-                *("DepthwiseConv2d", floats(1, 3, 2, 8), X.shape, (2, 4, 6, 8)),
-                **{"groups": 4, "inputs": 2, "outputs": 2},
+                "DepthwiseConv2d",
+                floats(1, 3, 2, 8),
+                X.shape,
+                (2, 4, 6, 8),
+                groups=4,
+                inputs=2,
+                outputs=2,
             ),
             "where the node has",
         ),
