@@ -6,7 +6,7 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -179,13 +179,13 @@ def xnnpack_images(edit: Edit = None) -> MethodWriter:
     image = g.value((1, 6, 6, 2))
     g.node("StaticTranspose", x, image, num_dims=4, perm=(0, 2, 3, 1))
     w, b = g.value((4, 3, 3, 2), constant=floats(4, 3, 3, 2)), g.value((4,), constant=floats(4))
-    sides = {"top": 1, "right": 1, "bottom": 1, "left": 1}
-    one = {"stride": (1, 1), "dilation": (1, 1)}
-    sizes = {"groups": 1, "inputs": 2, "outputs": 4, "adjustment": (0, 0), **one}
+    sides: dict[str, Any] = {"top": 1, "right": 1, "bottom": 1, "left": 1}
+    one: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1)}
+    sizes: dict[str, Any] = {"groups": 1, "inputs": 2, "outputs": 4, "adjustment": (0, 0), **one}
     conv, pool, deep = g.value((1, 6, 6, 4)), g.value((1, 3, 3, 4)), g.value((1, 3, 3, 4))
     clamp = (0.0, 6.0)
     g.node("Conv2d", image, w, b, conv, clamp=clamp, kernel=(3, 3), **sides, **sizes)
-    two = {"kernel": (2, 2), "stride": (2, 2), "dilation": (1, 1)}
+    two: dict[str, Any] = {"kernel": (2, 2), "stride": (2, 2), "dilation": (1, 1)}
     g.node("MaxPooling2d", conv, pool, **two, top=0, right=0, bottom=0, left=0)
     each = g.value((1, 3, 3, 4), constant=floats(1, 3, 3, 4))
     sizes |= {"groups": 4, "inputs": 1, "outputs": 1}

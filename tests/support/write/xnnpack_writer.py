@@ -22,6 +22,7 @@ import numpy as np
 from support.write.flat_writer import (
     BYTES_ALIGNMENT,
     Bytes,
+    Field,
     Node,
     Scalar,
     Vector,
@@ -230,7 +231,11 @@ class XnnpackWriter:
         if quant is None:
             self._values.append(union(1, tensor))
         else:
-            parts = {0: tensor, 1: Scalar("u8", quant.tag), 2: Node(dict(quant.slots))}
+            parts: dict[int, Field] = {
+                0: tensor,
+                1: Scalar("u8", quant.tag),
+                2: Node(dict(quant.slots)),
+            }
             self._values.append(union(2, Node(parts)))
         if argument is not None:
             sizes = list(dims)

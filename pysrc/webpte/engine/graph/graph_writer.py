@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from webpte.engine.dtypes import DType
@@ -14,11 +15,19 @@ from webpte.engine.format.vulkan import (
     IntValue,
     NullValue,
     StringValue,
+    SymIntValue,
     ValueListValue,
 )
 from webpte.engine.graph.graph import Call, Constant, Graph, Tensor, Value
 from webpte.engine.shapes import Dims
 from webpte.errors import GraphError
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSize:
+    """The live size of a dim of a tensor, by the id of its value."""
+
+    id: int
 
 
 class GraphWriter:
@@ -47,16 +56,26 @@ class GraphWriter:
     def value_list(self, ids: Sequence[int]) -> int:
         return self.append(ValueListValue(tuple(ids)))
 
-    def call(self, name: str, args: Sequence[Any], out: Tensor | Sequence[Tensor]) -> None:
-        """Append a call whose output is a tensor, or a list of tensors."""
+    def live_size(self, tensor: Tensor, dim: int) -> LiveSize:
+        """Append the call that finds the size of a dim in each run."""
+        made = LiveSize(self.append(SymIntValue(tensor.dims[dim])))
+        self.call("sym_size.int", (tensor, dim), made)
+        return made
+
+    def call(
+        self, name: str, args: Sequence[Any], out: Tensor | LiveSize | Sequence[Tensor]
+    ) -> None:
+        """Append a call whose output is a tensor, a size, or a list of tensors."""
         ids = [self.add(value) for value in args]
-        last = out.id if isinstance(out, Tensor) else self.value_list([t.id for t in out])
+        last = (
+            out.id if isinstance(out, Tensor | LiveSize) else self.value_list([t.id for t in out])
+        )
         index = len(self.calls)
         self.calls.append(Call(index, name, (*ids, last), origin=index))
 
     def add(self, value: Any) -> int:
         """Return the id of a tensor, or of a new value that holds a Python value."""
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor | LiveSize):
             return value.id
         if isinstance(value, list | tuple):
             return self._add_list(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,10 @@ FOUR_BITS = (XnnDataType.QCINT4, XnnDataType.QBINT4)
 def lower_linear(lowering: Lowering, node: XnnNode) -> None:
     x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
     bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
-    if bias is not None and bias.dims != out.dims[-1:]:
+    if bias is not None and bias.dims not in (out.dims[-1:], (1, *out.dims[-1:])):
         raise GraphError(f"a bias {list(bias.dims)} for {list(out.dims[-1:])} columns")
+    if bias is not None and bias.constant is not None:
+        bias = replace(bias, dims=out.dims[-1:])
     if len(weight.dims) != 2:
         raise GraphError(f"weights {list(weight.dims)}; they are a matrix")
     rows = lowering.dynamic.get(x.id)
@@ -215,7 +218,9 @@ def lower_product(lowering: Lowering, node: XnnNode) -> None:
     flat = [_flat(lowering, one) for one in (left, right)]
     made = lowering.writer.new_tensor(left.dtype, (*flat[0].dims[:-1], flat[1].dims[-1]))
     lowering.writer.call("aten.bmm.default", flat, made)
-    lowering.compute(out, "aten.view_copy.default", (made, list(out.dims)))
+    sizes = [lowering.writer.live_size(left, dim) for dim in range(len(left.dims) - 1)]
+    sizes.append(lowering.writer.live_size(right, len(right.dims) - 1))
+    lowering.compute(out, "aten.view_copy.default", (made, sizes))
 
 
 def _flat(lowering: Lowering, tensor: Tensor) -> Tensor:
@@ -223,7 +228,8 @@ def _flat(lowering: Lowering, tensor: Tensor) -> Tensor:
     *outer, rows, columns = tensor.dims
     dims = (int(np.prod(outer)), rows, columns)
     out = lowering.writer.new_tensor(tensor.dtype, dims)
-    lowering.writer.call("aten.view_copy.default", (tensor, list(dims)), out)
+    last = [lowering.writer.live_size(tensor, len(outer) + at) for at in range(2)]
+    lowering.writer.call("aten.view_copy.default", (tensor, [-1, *last]), out)
     return out
 
 

@@ -33,7 +33,7 @@ from webpte.engine.graph.graph import Constant, Graph, Tensor
 from webpte.engine.graph.graph_writer import GraphWriter
 from webpte.engine.shapes import Dims, numel
 from webpte.engine.xnnpack.validate import check_graph
-from webpte.errors import ConstantError, GraphError
+from webpte.errors import ConstantError, GraphError, retold
 
 Order: TypeAlias = tuple[int, ...]
 
@@ -180,6 +180,8 @@ class Lowering:
     def new(self, value: XnnTensor, order: Order | None = None, dtype: DType | None = None) -> Held:
         """Return a new tensor that holds a value in an order."""
         order = tuple(range(len(value.dims))) if order is None else order
+        if len(order) != len(value.dims):
+            raise GraphError(f"value {value.id} {list(value.dims)} has not {len(order)} dims")
         dims = tuple(value.dims[axis] for axis in order)
         return Held(self.writer.new_tensor(dtype or self.dtype(value), dims), order)
 
@@ -212,8 +214,8 @@ class Lowering:
         for name, value_id in node.ids.items():
             if name.startswith("output"):
                 value = self.values[value_id]
-                dtype = _DTYPES.get(value.datatype, "float32")
-                out = self.new(value, dtype=DTYPES.get(dtype, DTYPES["float32"]))
+                dtype = DTYPES.get(_DTYPES.get(value.datatype, ""), DTYPES["float32"])
+                out = self.new(value, dtype=dtype)
                 self.writer.call(f"xnnpack.{node.kind}({detail})", (), out.tensor)
                 self.give(value, out)
 
@@ -287,7 +289,7 @@ async def lower_graph(
         try:
             nodes[node.kind](lowering, node)
         except GraphError as error:
-            raise GraphError(f"node {number} ({node.kind}): {error}") from error
+            raise retold(error, f"node {number} ({node.kind}): {error}") from error
     made = list[int]()
     for value in outputs:
         made.append(_return(lowering, value, _end_of(value, ends), {*given, *made}))

@@ -12,7 +12,7 @@ from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, X
 from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.xnnpack.constants import BF16, in_memory, relaid
 from webpte.engine.xnnpack.elementwise import clamp, compute_clamped, limits
-from webpte.engine.xnnpack.lowering import IMAGES, Lowering, NodeLowering
+from webpte.engine.xnnpack.lowering import IMAGES, DynamicRows, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import params, quantized_limits
 from webpte.engine.xnnpack.validate import ALIGN_CORNERS
 from webpte.errors import GraphError
@@ -149,10 +149,8 @@ def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
     if value.constant is None or source == dtype or (source, dtype) == ("float32", BF16):
         return lowering.plain(value)
     # row by row, so that no large constant is converted as a whole
-    rows, *inner = value.dims or (1,)
-    constant = relaid(
-        lowering.constant(value), tuple(inner), range(len(inner)), source, dtype, rows
-    )
+    rows, inner = (value.dims[0], value.dims[1:]) if value.dims else (1, ())
+    constant = relaid(lowering.constant(value), inner, range(len(inner)), source, dtype, rows)
     return lowering.writer.new_tensor(DTYPES[dtype], value.dims, constant)
 
 
@@ -193,19 +191,11 @@ def _lower_dynamic(
     Weights are whole numbers as floats, so that their scales follow the sums of products.
     """
     rows = lowering.dynamic[lowering.value(node, "input1_id").id]
-    batch = rows.source.dims[0] if rows.source.dims else 0
-    if weight.datatype is not XnnDataType.QCINT8 or sizes.transposed or batch != 1:
-        detail = f"of {batch} images, quantized in each run, with {weight.datatype.name}"
-        lowering.refuse(node, detail)
+    if weight.datatype is not XnnDataType.QCINT8 or sizes.transposed:
+        lowering.refuse(node, f"quantized in each run, with {weight.datatype.name}")
         return
     image = lowering.image(rows.source)
-    whole = lowering.writer.new_tensor(DTYPES["int8"], image.dims)
-    name = "quantized_decomposed.{}_per_tensor.tensor"
-    ends = (rows.scale, rows.zero, -128, 127, None)
-    lowering.writer.call(name.format("quantize"), (image, *ends), whole)
-    rounded = lowering.writer.new_tensor(image.dtype, image.dims)
-    lowering.writer.call(name.format("dequantize"), (whole, *ends), rounded)
-    rounded, pads = padded(lowering, node, rounded, 0.0)
+    rounded, pads = padded(lowering, node, _rounded(lowering, image, rows), 0.0)
     shape, constant = float_weights(lowering, sizes, weight, image.dtype.name)
     kernel = lowering.writer.new_tensor(image.dtype, shape, constant)
     stride, dilation = window(node, "subsampling"), window(node, "dilation")
@@ -225,6 +215,20 @@ def _lower_dynamic(
         scaled = total
     clamp(lowering, node, scaled, made.tensor)
     lowering.give(out, made)
+
+
+def _rounded(lowering: Lowering, image: Tensor, rows: DynamicRows) -> Tensor:
+    """Return images rounded to the numbers of int8 that their scales and zero points stand for."""
+    single = image.dims[0] == 1  # of any height and width
+    name = "quantized_decomposed.{}_per_tensor.tensor" if single else "torchao.{}_affine.default"
+    block = () if single else ([1, *image.dims[1:]],)
+    ends = (-128, 127, None) if single else (None, -128, 127)
+    args = (*block, rows.scale, rows.zero, *ends)
+    whole = lowering.writer.new_tensor(DTYPES["int8"], image.dims)
+    lowering.writer.call(name.format("quantize"), (image, *args), whole)
+    rounded = lowering.writer.new_tensor(image.dtype, image.dims)
+    lowering.writer.call(name.format("dequantize"), (whole, *args), rounded)
+    return rounded
 
 
 def weight_zero(weight: XnnTensor) -> int:

@@ -23,8 +23,15 @@ from support.write.pte_writer import (
     write_ptd,
     write_pte,
 )
-from webpte.engine.files.source import BytesSource
-from webpte.engine.format import flat, ptd, pte, vulkan
+from support.write.xnnpack_writer import (
+    XnnpackWriter,
+    per_block,
+    per_channel,
+    per_row,
+    per_tensor,
+)
+from webpte.engine.files.source import BytesSource, Region
+from webpte.engine.format import flat, ptd, pte, vulkan, xnnpack
 from webpte.engine.format.vulkan import parse_graph
 from webpte.errors import FormatError
 
@@ -67,6 +74,38 @@ FILES = {
     "kernels": (DATA / "two_outputs.pte").read_bytes(),
     "constant": (DATA / "log10.pte").read_bytes(),
 }
+
+
+def xnnpack_graph() -> XnnpackWriter:
+    """All kinds of values and quantization, and nodes with every kind of field."""
+    g = XnnpackWriter()
+    x, y = g.value((2, 3), argument=0), g.value((2, 3), argument=1, output=True)
+    w = g.value((3, 2), "qcint8", constant=b"weight", quant=per_channel([1, 2, 3]))
+    g.value((3, 2), "qbint4", constant=b"codes", quant=per_block([1, 2, 3], 2))
+    g.value((2, 3), "qdint8", quant=per_row())
+    g.value((2, 3), "qint8", constant=b"bytes", key="named", quant=per_tensor(0.5, 3))
+    g.node("FullyConnected", x, w, None, y, clamp=(0.0, 6.0))
+    g.node("StaticConstantPad", x, y, before=(0, 1), after=(1, 0), value=0.5)
+    g.node("Concatenate5", x, x, x, x, x, y, axis=1)
+    return g
+
+
+def real_blob() -> bytes:
+    data = (DATA / "xnnpack_unet.pte").read_bytes()
+    program = read_pte(data)
+    span = program.delegate_span(program.methods[0].delegates[0])
+    return data[span.offset : span.end]
+
+
+BLOBS = {
+    "written": xnnpack_graph().blob(),
+    "without a header": xnnpack_graph().blob(header=False),
+    "real": real_blob(),
+}
+
+
+def read_xnnpack(blob: bytes) -> None:
+    run(xnnpack.read_delegate(Region(BytesSource(blob), 0, len(blob))))
 
 
 def read_all(data: bytes) -> None:
@@ -114,7 +153,7 @@ class CountingBuffer(flat.FlatBuffer):
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> type[CountingBuffer]:
-    for module in (pte, vulkan, ptd):
+    for module in (pte, vulkan, ptd, xnnpack):
         monkeypatch.setattr(module, "FlatBuffer", CountingBuffer)
     return CountingBuffer
 
@@ -170,6 +209,70 @@ def test_mutations_give_a_result_or_a_format_error(
             outcomes[False] += 1
         assert counting.steps <= len(data)
     assert min(outcomes.values()) > MUTATIONS // 20
+
+
+@pytest.mark.parametrize("name", BLOBS)
+def test_every_truncation_of_an_xnnpack_delegate(name: str) -> None:
+    blob = BLOBS[name]
+    read_xnnpack(blob)
+    for size in range(0, len(blob), 1 if len(blob) < 4000 else 7):
+        with contextlib.suppress(FormatError):
+            read_xnnpack(blob[:size])
+
+
+@pytest.mark.parametrize("name", BLOBS)
+def test_mutations_of_xnnpack_delegates(name: str, counting: type[CountingBuffer]) -> None:
+    blob = BLOBS[name]
+    size = len(blob) if name == "without a header" else int.from_bytes(blob[18:22], "little")
+    outcomes = {True: 0, False: 0}
+    tracemalloc.start()
+    try:
+        for changed in mutations(blob[:size], seed=size, count=MUTATIONS):
+            counting.steps = 0
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            try:
+                read_xnnpack(changed + blob[size:])
+                outcomes[True] += 1
+            except FormatError:
+                outcomes[False] += 1
+            assert counting.steps <= 2 * len(blob)
+            assert tracemalloc.get_traced_memory()[1] - before < 60 * len(blob)
+    finally:
+        tracemalloc.stop()
+    assert min(outcomes.values()) > MUTATIONS // 20
+
+
+def test_many_references_to_one_big_value(counting: type[CountingBuffer]) -> None:
+    """20,000 nodes that are all the same one, with a list of 20,000 numbers."""
+    count = 20_000
+    big = Node(
+        {
+            0: Scalar("u8", 5),
+            1: Node({0: Scalar("u32", count), 1: Vector("u32", range(count))}),
+        }
+    )
+
+    def fill(root: Node) -> None:
+        root.slots[1] = [big, *[Node({0: Scalar("u8", 46), 1: Node({})})] * (count - 1)]
+
+    g = XnnpackWriter(edit=fill)
+    g.value((1,))
+    blob = g.blob()
+    vector = next(
+        at for at in range(32, len(blob), 4) if struct.unpack_from("<I", blob, at)[0] == count
+    )
+    attack = shared_elements(blob, vector)
+    counting.steps = 0
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="the contents overlap"):
+            read_xnnpack(attack)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert counting.steps < 1000
+    assert peak < 45 * len(attack)  # 36 bytes per number, of 4 bytes, in Python
 
 
 def test_mutations_of_tensor_data_files() -> None:

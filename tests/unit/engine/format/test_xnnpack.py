@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -88,14 +88,15 @@ def test_a_blob_that_is_neither() -> None:
 # --- nodes --------------------------------------------------------------------------------------
 
 # The reader's names of the writer's fields.
-_SIDES = {side: f"padding_{side}" for side in ("top", "right", "bottom", "left")}
+Names: TypeAlias = dict[str, "str | tuple[str, str]"]
+_SIDES: Names = {side: f"padding_{side}" for side in ("top", "right", "bottom", "left")}
 
 
 def pair(name: str) -> tuple[str, str]:
     return f"{name}_height", f"{name}_width"
 
 
-_CONVOLUTION = {
+_CONVOLUTION: Names = {
     **_SIDES,
     "kernel": pair("kernel"),
     "stride": pair("subsampling"),
@@ -105,13 +106,13 @@ _CONVOLUTION = {
     "groups": "groups",
     "adjustment": pair("adjustment"),
 }
-_POOL = {
+_POOL: Names = {
     **_SIDES,
     "kernel": pair("pooling"),
     "stride": pair("stride"),
     "dilation": pair("dilation"),
 }
-NAMES: dict[str, dict[str, str | tuple[str, str]]] = {
+NAMES: dict[str, Names] = {
     "Conv2d": _CONVOLUTION,
     "DepthwiseConv2d": _CONVOLUTION,
     "ConvTranspose2d": _CONVOLUTION,

@@ -22,7 +22,7 @@ from webpte.engine.browser.settings_store import BrowserStore
 from webpte.engine.files.detached import shield_or_undo
 from webpte.engine.files.download import Progress
 from webpte.engine.files.source import BytesSource, ColumnSource, ConvertedSource
-from webpte.engine.gpu.convert import group_by_file, to_stored_bytes
+from webpte.engine.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.engine.gpu.device import (
     GpuCopy,
     PipelineSpec,
@@ -51,6 +51,7 @@ from webpte.errors import (
 # JavaScript writes results up to this size into an array of Python's; larger results are copied
 # twice.
 _IN_PLACE_BYTES = 4 << 20
+_CHUNK_BYTES = 8 << 20  # of constants that Python converts
 
 _COPY_SRC = 0x0004  # as in GPUBufferUsage
 
@@ -218,11 +219,14 @@ class WebGPUDevice:
             if not isinstance(source, JsFile | BytesSource | ColumnSource | ConvertedSource):
                 raise DeviceError(f"{source.name}: constants must be in files of the browser")
         for source, ordered in files:
-            # sources that were made when the program was built, and are small
+            # sources that were made when the program was built, which may convert large parts
             if not isinstance(source, JsFile):
                 for t in ordered:
-                    stored = to_stored_bytes(await t.region.view(0, t.region.size), t.convert)
-                    self.write(t.buffer, 0, np.frombuffer(stored, np.uint8))
+                    for start in range(0, t.region.size, _CHUNK_BYTES):
+                        length = min(_CHUNK_BYTES, t.region.size - start)
+                        stored = to_stored_bytes(await t.region.view(start, length), t.convert)
+                        place = stored_offset(start, t.convert)
+                        self.write(t.buffer, place, np.frombuffer(stored, np.uint8))
                 continue
             described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]
             total = sum(t.region.size for t in ordered)
