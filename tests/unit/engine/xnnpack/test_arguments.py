@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import webpte
 from support.graphs.graphs import load, run_once, wait
 from support.graphs.xnnpack_graphs import computed, graph_of, names_of, unary
 from support.write.flat_writer import Node, Scalar
+from support.write.graph_writer import GraphWriter
 from support.write.method_writer import MethodWriter
 from support.write.pte_writer import write_pte
 from support.write.xnnpack_writer import ABSENT, Argument, XnnpackWriter, floats
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import GraphError, UnsupportedOpError, WebpteError
 
 X = floats(2, 3, 4, 5)
@@ -260,3 +263,27 @@ def test_unknown_operators_are_listed_together() -> None:
     g.node("ScaledDotProductAttention", *ids, g.value((2, 3), argument=5, output=True))
     with pytest.raises(UnsupportedOpError, match=r"xnnpack\.ScaledDotProduct"):
         computed(g, *[floats(2, 3)] * 5)
+
+
+def test_delegates_of_both_kinds_are_a_single_graph() -> None:
+    """Exporters give to Vulkan what a partition for XNNPACK leaves, and the other way round."""
+    m = MethodWriter()
+    x, y, z, out = (m.tensor((2, 3)) for _ in range(4))
+    m.inputs(x)
+    m.delegate(unary("Negate", (2, 3)).blob(), [x, y], delegate_id="XnnpackBackend")
+    vulkan = GraphWriter()
+    source = vulkan.tensor((2, 3))
+    vulkan.inputs(source)
+    vulkan.outputs(vulkan.op("aten.sin.default", source, vulkan.tensor((2, 3))))
+    m.delegate(vulkan, [y, z])
+    m.delegate(unary("Square", (2, 3)).blob(), [z, out], delegate_id="XnnpackBackend")
+    m.outputs(out)
+    given = floats(2, 3)
+
+    async def run() -> None:
+        async with await webpte.load(write_pte(m), device=SimulatedDevice()) as program:
+            (found,) = await program.forward(given)
+            np.testing.assert_allclose(found, np.sin(-given) ** 2, rtol=1e-6)
+            assert program.stats.submissions == 1
+
+    wait(run())
