@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote, urljoin
 from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import Table, parse_json
 from webpte.engine.files.source import ByteSource
+from webpte.engine.open import library
 from webpte.engine.open.hub_name import HubName, RepositoryFile, endpoint, is_path
 from webpte.engine.open.open_source import keeping, open_source
 from webpte.errors import RepositoryAccessError, RepositoryError, SourceError
@@ -53,9 +54,13 @@ class Repository:
         return await open_cached(self.hub, path, file, fetch.get("progress"))
 
     async def read(self, path: str) -> bytes:
-        """Read a small file."""
+        """Read a small file; a copy in the browser's library is used in any case."""
         with keeping(self.keep) as files:
-            files.append(await self.open(path, keep=self.keep))
+            if self.hub is None or not IN_BROWSER:
+                files.append(await self.open(path))
+            else:
+                place, sha256 = str(self.place(path)), self.files[path].sha256
+                files.append(await library.open(place, sha256=sha256, keep=self.keep))
             data: bytes = await files[0].read(0, files[0].size)
         return data
 
@@ -106,13 +111,11 @@ async def _kept(name: HubName) -> dict[str, RepositoryFile]:
         from webpte.engine.open.hub_cache import kept_list
 
         return kept_list(name)
-    from webpte.engine.open.library import entries
-
     return {
         unquote(entry.address.removeprefix(name.root)): RepositoryFile(
             entry.size, entry.etag, entry.sha256
         )
-        for entry in await entries()
+        for entry in await library.entries()
         if entry.address.startswith(name.root) and not entry.missing
     }
 
