@@ -49,7 +49,7 @@ UNKNOWN = Backend("", (), 1, True)  # no name says it: opening the file will
 BACKENDS = (
     Backend("WebGPU", ("webgpu",), 0, True),
     Backend("Vulkan", ("vulkan",), 0, True),
-    Backend("XNNPACK", ("xnnpack",), 2, False),
+    Backend("XNNPACK", ("xnnpack",), 2, True),
     Backend("Core ML", ("coreml",)),
     Backend("MLX", ("mlx",)),
     Backend("QNN", ("qnn", "qualcomm", "htp")),
@@ -186,8 +186,8 @@ def choose_among(
     if not running:
         kinds = ", ".join(dict.fromkeys(one.backend.title for one in found))
         raise RepositoryError(
-            f"{where} has programs for {kinds}, and none for Vulkan or WebGPU: export the model "
-            "with ExecuTorch's Vulkan partitioner, or name a file to open it all the same"
+            f"{where} has programs for {kinds}, and none for Vulkan, WebGPU or XNNPACK: export the "
+            "model with ExecuTorch's Vulkan partitioner, or name a file to open it all the same"
         )
     best = min(running, key=lambda one: _preference(one, half))
     others = [one.path for one in running if one is best or _is_part(one, best)]

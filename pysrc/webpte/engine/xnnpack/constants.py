@@ -22,7 +22,7 @@ BF16 = "bfloat16"  # which NumPy lacks: the upper halves of float32
 
 
 @dataclass(frozen=True)
-class Layout:
+class AxisOrder:
     """DynamicRows of `dims` with the axes reordered, and the elements cast."""
 
     dims: Dims
@@ -70,7 +70,7 @@ def relaid(
     if not rows * count:
         return constant
     read = constant.region.head(rows * count * itemsize(source))
-    convert = Layout(tuple(dims), tuple(axes), source, target)
+    convert = AxisOrder(tuple(dims), tuple(axes), source, target)
     found = ConvertedSource(read, count * itemsize(source), count * itemsize(target), convert)
     return Constant(Region(found, 0, found.size), None)
 
