@@ -316,7 +316,7 @@ def test_what_is_kept_is_let_go_if_another_file_is_not_there(
         return file
 
     async def run() -> None:
-        monkeypatch.setattr("webpte.loading.open_source", open_source)
+        monkeypatch.setattr("webpte.hub.program_files.open_source", open_source)
         failure = errors.SourceError if data == ("missing.ptd",) else errors.FormatError
         with pytest.raises(failure) if data else nullcontext():
             await webpte.load("model.pte", data=data, device="numpy", keep=True)
