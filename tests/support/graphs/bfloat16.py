@@ -21,7 +21,7 @@ ROUNDED = {
     0x3FFFFFFF: 0x40000000,
     0xC2F7FFFF: 0xC2F80000,
     0x7F7F7FFF: 0x7F7F0000,
-    0x7F7F8000: 0x7F800000,  # halfway to what follows the largest: infinity
+    0x7F7F8000: 0x7F800000,  # halfway from the largest to the next: infinity
     0x7F7FFFFF: 0x7F800000,
     0xFF7FFFFF: 0xFF800000,
     0x7F800000: 0x7F800000,

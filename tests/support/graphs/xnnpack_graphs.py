@@ -1,4 +1,4 @@
-"""Small XNNPACK delegates of one node, and what they must compute, in NHWC."""
+"""Small XNNPACK delegates of a single node, and their results, in NHWC."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class HubSite:
     """Two servers: of the Hub, and of its large files.
 
     repositories  files by path, by name of the repository
-    gated, closed names of those that need the token
+    gated, closed names of repositories that need the token
     page          files in a page of a list
     cut           answers of the second server that break off in the middle
     asked         requests: whether to the second server, the path, the range, the token

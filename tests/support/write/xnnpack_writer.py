@@ -6,7 +6,7 @@
     g.node("Add", x, w, y, clamp=(0, math.inf))
     data = write_pte(g.method())
 
-Numbers of slots and of kinds are those of `backends/xnnpack/serialization/runtime_schema.fbs`,
+Numbers of slots and of kinds are as in `backends/xnnpack/serialization/runtime_schema.fbs`,
 typed anew: none is shared with the reader.
 """
 
@@ -50,7 +50,7 @@ TYPES = {
 }
 
 # Kinds of nodes: the tag, then the slots of the ids of their values, in the order of `node`'s
-# arguments, then those of the flags and of further fields.
+# arguments, then the slots of the flags and of further fields.
 UNARY = (0, 1), 2
 BINARY = (0, 1, 2), 3
 NODES: dict[str, tuple[int, tuple[int, ...], int]] = {

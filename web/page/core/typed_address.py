@@ -26,7 +26,7 @@ def origin_of(address: str) -> str:
 
 
 def site_of(browser: Browser, address: str) -> str:
-    """Return the origin that an address, or a name in the Hub, is read from.
+    """Return the origin of an address or of a name in the Hub.
 
     Raises SourceError or ValueError for what is neither.
     """

@@ -194,7 +194,7 @@ class Lowering:
         self._held[value.id] = held
 
     def expect(self, value: XnnTensor, dims: Sequence[int]) -> None:
-        """Raise if a value has other dims in the file than those that its node computes."""
+        """Raise if the file gives a value other dims than its node computes."""
         if tuple(dims) != value.dims:
             raise GraphError(
                 f"value {value.id} is {list(value.dims)} in the file, {list(dims)} by its node"

@@ -9,7 +9,7 @@ float32 with the sum before the rounding. Three have integers instead: conversio
 have multipliers in steps of 1 / 256, and a clamp that keeps scale and zero compares bytes. What a
 node computes follows from XNNPACK's source, and has been compared with ExecuTorch's runtime.
 
-Its float functions are those of the C library, which may be off by a bit; the ones here are rounded
+Its float functions come from the C library, and may be off by a bit; functions here are rounded
 from float64. A result that is nearer than that to the middle of two bytes may become the other.
 """
 
@@ -131,8 +131,8 @@ def unary_table(
 ) -> Array:
     """Return the table of a node whose input and output are of the same type.
 
-    `alpha` is of "elu" and "leaky_relu" (the slope), `low` and `high` of "clamp"; other names are
-    those of FUNCTIONS. Raise UnsupportedError for other names, and for scales that XNNPACK's
+    `alpha` is of "elu" and "leaky_relu" (the slope), `low` and `high` of "clamp"; other names
+    are in FUNCTIONS. Raise UnsupportedError for other names, and for scales that XNNPACK's
     integers do not hold.
     """
     if name == "leaky_relu":

@@ -16,7 +16,7 @@ from webpte.engine.format.xnnpack import (
 )
 from webpte.errors import GraphError
 
-# Kinds of quantization by the types that need them; other types have none.
+# Kinds of quantization by the types that need them; other types are not quantized.
 QUANTIZATIONS = {
     XnnDataType.QINT8: PerTensorQuant,
     XnnDataType.QUINT8: PerTensorQuant,

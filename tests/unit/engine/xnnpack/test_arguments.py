@@ -226,7 +226,7 @@ def test_types_that_no_tensor_has(type: str) -> None:
 
 
 def test_nodes_without_a_kernel_are_named_when_they_are_needed() -> None:
-    """Whatever the type of the output is: only a run of the graph needs the operator."""
+    """Only a run of the graph needs the operator, for outputs of any type."""
     g = XnnpackWriter()
     x, y = g.value((2, 3), argument=0), g.value((2, 3), argument=1, output=True)
     made = g.value((2, 3), "bf16")

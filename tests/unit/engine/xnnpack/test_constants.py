@@ -116,7 +116,7 @@ async def loaded(device: SimulatedDevice, named: dict[str, bytes], **methods: An
 @pytest.mark.parametrize("type", ["fp32", "fp16"])
 @pytest.mark.parametrize("make", [layer, images])
 def test_two_methods_share_named_constants(make: Any, type: str) -> None:
-    """As they are in the file, cast to halves, or in the layout of kernels."""
+    """Constants as in the file, cast to halves, or in the layout of kernels."""
     first, second = make(key="w", type=type), make(key="w", type=type)
     alone, both = SimulatedDevice(), SimulatedDevice()
     count = wait(loaded(alone, first.named, one=first.method()))
@@ -141,7 +141,7 @@ def test_two_delegates_of_a_method_share_named_constants() -> None:
 
 
 def test_constants_that_are_converted_in_other_ways_are_not_shared() -> None:
-    """The same bytes as floats and as halves."""
+    """Equal bytes, as floats and as halves."""
     whole, halves = layer(key="w", bias=False), layer(key="w", type="fp16", bias=False)
     device = SimulatedDevice()
     wait(loaded(device, whole.named, one=whole.method(), two=halves.method()))

@@ -336,7 +336,7 @@ def test_products_whose_batches_broadcast_are_refused() -> None:
 
 @pytest.mark.parametrize("flags", [0, 1])
 def test_products_of_live_sizes(flags: int) -> None:
-    """As many elements as in the file, in other dims, are no product of the file's dims."""
+    """Equally many elements in other dims are no product of the dims in the file."""
     g = XnnpackWriter()
     x, y = (g.value((2, 3, 4, 4), argument=place, dynamic=True) for place in range(2))
     made = g.value((2, 3, 4, 4), argument=2, output=True, dynamic=True)

@@ -29,7 +29,7 @@ class DroppedFolder(Repository):
 
 
 async def read_folder(state: AppState, message: Message) -> Source:
-    """Return the program that suits of the files of a folder, with those that belong to it."""
+    """Return the program of a folder that suits the device, with the files beside it."""
     files = dict(zip(message["paths"], message["files"], strict=True))
     adapter, browser = state.adapter, state.browser
     half = adapter is None or adapter.has_f16

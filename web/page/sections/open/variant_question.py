@@ -22,7 +22,7 @@ class VariantQuestion:
     async def choose(
         self, repository: Repository, below: str, variants: Sequence[Variant]
     ) -> ChosenProgram:
-        """Return the program that is named, the only one that runs, or the one that is chosen."""
+        """Return the named program, the only program that runs, or the chosen program."""
         adapter = self._state.adapter
         half = adapter is None or adapter.has_f16
         inside = [one for one in variants if one.path.startswith(f"{below}/") or not below]
@@ -43,7 +43,7 @@ class VariantQuestion:
             self._answer = None
 
     def answer(self, message: Message) -> None:
-        """Take the answer; one that comes too late does nothing."""
+        """Take the answer; an answer that comes too late does nothing."""
         if self._answer is not None and not self._answer.done():
             self._state.show(arriving="")
             self._answer.set_result(str(message["fields"]["file"]))

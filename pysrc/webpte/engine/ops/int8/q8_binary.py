@@ -42,7 +42,7 @@ FACTOR_BITS = 20
 
 @dataclass(frozen=True)
 class ByteBinary:
-    """A single op; `sign` is that of b in a sum, and 0 for a product."""
+    """A single op; `sign` is the sign of b in a sum, and 0 for a product."""
 
     name: str
     sign: int

@@ -77,7 +77,7 @@ def read_dynamic(args: Args) -> LinearQ8:
         raise UnsupportedError(f"{args.call}: x, its scales and the output are floats")
     weights = PerChannel(weight, args.tensor("scales"), args.optional_tensor("bias"))
     check_weights(args, weights)
-    # Rows of x have no padding, so those of bytes have none, either.
+    # Rows of x have no padding, and neither have the rows of bytes.
     memory = Scratch("int8 rows", max(16, 1 << (max(x.numel, 1) - 1).bit_length()))
     linear = LinearQ8(x, weights, Scaling(1, 0), (scale, zero), memory)
     if scale.numel != linear.m or zero.numel != linear.m:

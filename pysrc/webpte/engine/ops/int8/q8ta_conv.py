@@ -123,7 +123,7 @@ class Int8Convolution:
 
     @property
     def tileable(self) -> bool:
-        """Whether tiles can take the weights: those of padding must be 0."""
+        """Whether tiles can take the weights: padding must have weights of 0."""
         return self.scaling.weight_zero == 0
 
     @property

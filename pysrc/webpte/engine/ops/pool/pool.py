@@ -162,7 +162,7 @@ def lower_average(args: Args) -> list[Dispatch]:
 
 
 def argmax_call(args: Args) -> Pool:
-    """Read windows that lie side by side; what does not fill a window is left out."""
+    """Read windows that lie side by side; elements that do not fill a window are left out."""
     x, kernel = args.tensor("self"), pair(args, "kernel_size", None)
     values, indices = args.outs
     if x.rank not in (3, 4) or not x.dtype.is_float or values.dtype.stored != x.dtype.stored:
