@@ -28,7 +28,7 @@ def origin_of(address: str) -> str:
 def site_of(browser: Browser, address: str) -> str:
     """Return the origin of an address or of a name in the Hub.
 
-    Raises SourceError or ValueError for what is neither.
+    Raises SourceError or ValueError for other texts.
     """
     place = parse_name(address).root if is_hub(address) else browser.absolute(address)
     return origin_of(place)

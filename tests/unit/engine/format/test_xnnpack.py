@@ -372,7 +372,7 @@ def test_a_constant_inside_of_the_flatbuffer_must_be_there() -> None:
 
 
 def test_constants_of_the_other_place_do_not_count() -> None:
-    """Constants are after the flatbuffer if there is a header; buffers inside of it are not read."""
+    """Constants are after the flatbuffer if there is a header, not inside."""
     g = every_kind(edited(8, to=[]))
     with pytest.raises(FormatError, match="constant 1 does not exist, there are 0"):
         graph_of(g)
