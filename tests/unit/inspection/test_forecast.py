@@ -67,7 +67,7 @@ def test_no_weight_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         opened.append(HeadOnly(source, "model.pte"))
         return opened[-1]
 
-    monkeypatch.setattr("webpte.inspection.forecast.open_source", open_source)
+    monkeypatch.setattr("webpte.hub.program_files.open_source", open_source)
     data = (LLAMAS / "llama_tiny_fp32.pte").read_bytes()
     told = forecast(data)
     assert opened[0].read_bytes < len(data) - told.weights + 4096
