@@ -14,29 +14,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from webpte.engine.dtypes import DTYPES, dtype_of_program
+from webpte.engine.dtypes import dtype_of_program
 from webpte.engine.format.program import (
     DelegateCall,
-    ExecutionPlan,
     FreeCall,
     Instruction,
     KernelCall,
     TensorMeta,
 )
 from webpte.engine.format.vulkan import SymIntValue, ValueListValue
-from webpte.engine.graph.graph import Graph, Tensor
+from webpte.engine.graph.graph import Constant, Graph, Tensor
 from webpte.engine.graph.graph_writer import GraphWriter, LiveSize
+from webpte.engine.load.offload_call import constant_of
 from webpte.engine.load.program_file import MethodContents
+from webpte.engine.load.state import State
+from webpte.engine.load.writes import Writes
 from webpte.engine.ops.move.symint import ARITHMETIC, SELECT_AS_SYMINT
 
 SIZE, ELEMENT = "aten::sym_size.int", "aten::_local_scalar_dense"
 SELECT, UNSQUEEZE = "aten::select_copy.int_out", "aten::unsqueeze_copy.out"
 CAST = "aten::_to_copy.out"
 ARITHMETIC_KERNELS = {f"executorch_prim::{name}.Scalar": name for name in ARITHMETIC}
+SELECT_OP, COMPARED = "aten.select_copy.int", ("lt", "le", "gt", "ge")
 POSITIONS = frozenset({"int64", "int32"})
+FROM_NUMBER = "aten::scalar_tensor.out"
+# Operators for kernels of integers and masks; each argument is a tensor (t) or a number (n).
+TENSORS = {
+    UNSQUEEZE: ("aten.unsqueeze_copy.default", "tn"),
+    CAST: ("aten.alias_copy.default", "t"),
+    FROM_NUMBER: (SELECT_OP, ""),
+    "aten::arange.start_out": ("aten.arange.start_step", "nnn"),
+    "aten::add.out": ("aten.add.Tensor", "ttn"),
+    "aten::sub.out": ("aten.sub.Tensor", "ttn"),
+    **{f"aten::{name}.Tensor_out": (f"aten.{name}.Tensor", "tt") for name in COMPARED},
+}
 
 
-def absorb(method: MethodContents) -> MethodContents:
+def absorb(method: MethodContents, state: State) -> MethodContents:
     """Return a method without kernels if all of them give numbers to its only delegate."""
     plan = method.plan
     steps = [i for i in plan.instructions if not isinstance(i, FreeCall)]
@@ -48,7 +62,7 @@ def absorb(method: MethodContents) -> MethodContents:
     taken = 0 if graph is None else len(graph.inputs)
     if graph is None or last.args[taken:] != plan.outputs:
         return method
-    changed = _Absorber(plan, kernels, graph).absorbed(last.args[:taken])
+    changed = _Absorber(method, state, kernels, graph).absorbed(last.args[:taken])
     if changed is None:
         return method
     at, graphs = last.delegate_index, list(method.graphs)
@@ -94,17 +108,21 @@ class _Elements:
 class _Absorber(GraphWriter):
     """Writer of a graph with calls for the kernels before it."""
 
-    def __init__(self, plan: ExecutionPlan, kernels: Iterable[KernelCall], graph: Graph) -> None:
+    def __init__(
+        self, method: MethodContents, state: State, kernels: Iterable[KernelCall], graph: Graph
+    ) -> None:
         super().__init__()
-        self._plan, self._graph = plan, graph
+        self._plan, self._state, self._graph = method.plan, state, graph
         self.values = list(graph.values)
+        self._writes = Writes(method)
         self._writers: dict[int, list[KernelCall]] = {}
         for kernel in kernels:
             self._writers.setdefault(kernel.args[-1], []).append(kernel)
         self._inputs: dict[int, Tensor] = {}  # by input of the method
+        self._tensors: dict[int, Tensor] = {}  # by other tensors of the method
         self._numbers: dict[tuple[object, ...], LiveSize] = {}  # by the call that gives them
         self._cast: set[int] = set()  # inputs whose elements become floats
-        self._read: set[int] = set()  # inputs of which the host reads an element
+        self._read: set[int] = set()  # inputs that are positions or indices
 
     def absorbed(self, args: Sequence[int]) -> Graph | None:
         """Return the graph with the method's inputs, or None if a kernel is not known.
@@ -114,10 +132,12 @@ class _Absorber(GraphWriter):
         graph, pairs = self._graph, list(zip(args, self._graph.inputs, strict=True))
         for index in self._plan.inputs:
             taken = next((value_id for other, value_id in pairs if other == index), None)
-            found = self._new_input(index) if taken is None else graph.value(taken)
+            found = self._new(index) if taken is None else graph.value(taken)
             if not isinstance(found, Tensor):
                 return None
             self._inputs[index] = found
+            if taken is not None:
+                self._read.add(index)
         known: dict[int, int] = {}
         for index, value_id in pairs:
             made = self._number(index) if graph.is_symint(value_id) else self._tensor(index)
@@ -143,12 +163,6 @@ class _Absorber(GraphWriter):
             self.calls.append(replace(call, index=len(self.calls), args=args))
         inputs = [self._inputs[index].id for index in self._plan.inputs]
         return self.written(inputs, [known.get(i, i) for i in self._graph.outputs])
-
-    def _new_input(self, index: int) -> Tensor | None:
-        value = self._plan.values[index]
-        if not isinstance(value, TensorMeta) or value.is_unbounded:
-            return None
-        return self.new_tensor(dtype_of_program(value.scalar_type, "an input"), value.sizes)
 
     def _writer(self, index: int) -> tuple[str, tuple[int, ...]]:
         """Return the name and the arguments of the kernel that alone writes a value."""
@@ -211,24 +225,50 @@ class _Absorber(GraphWriter):
         return None if numbers[1] is None else source.selected(numbers[0], numbers[1])
 
     def _tensor(self, index: int) -> Tensor | None:
-        """Return an input, or its elements as floats, in dims of size 1 and one more."""
+        """Return the tensor of the graph for a tensor of the method."""
         if index in self._inputs:
             return self._inputs[index]
-        name, args = self._writer(index)
-        found = self._elements(args[0]) if name == CAST else None
+        if index not in self._tensors:
+            made = self._constant(index) or self._computed(index)
+            if made is None:
+                return None
+            self._tensors[index] = made
+        return self._tensors[index]
+
+    def _constant(self, index: int) -> Tensor | None:
+        data = constant_of(self._plan, self._state, self._writes, index)
+        return None if data is None else self._new(index, data)
+
+    def _new(self, index: int, constant: Constant | None = None) -> Tensor | None:
         value = self._plan.values[index]
-        if found is None or found.picked is not None or not isinstance(value, TensorMeta):
+        if not isinstance(value, TensorMeta) or value.is_unbounded:
             return None
-        if dtype_of_program(value.scalar_type, f"value {index}").name != "float32":
+        dtype = dtype_of_program(value.scalar_type, f"value {index}")
+        return self.new_tensor(dtype, value.sizes, constant)
+
+    def _computed(self, index: int) -> Tensor | None:
+        """Add the call for a kernel that gives a tensor; None if the kernel is not known."""
+        name, given = self._writer(index)
+        op, kinds = TENSORS.get(name, ("", ""))
+        args: list[Tensor | LiveSize | int | None] = [
+            self._tensor(i) if kind == "t" else self._number(i)
+            for kind, i in zip(kinds, given, strict=False)
+        ]
+        if name == FROM_NUMBER and self._writer(given[0])[0] == ELEMENT:
+            # a picked position, as a tensor again
+            found = self._elements(self._writer(given[0])[1][0])
+            args = [] if found is None else [self._inputs[found.source], 0, found.picked or 0]
+        out = None if not args or None in args else self._new(index)
+        if out is None:
             return None
-        self._cast.add(found.source)
-        source = self._inputs[found.source]
-        result = self.new_tensor(DTYPES["float32"], source.dims)
-        self.call("aten._to_copy.default", [source], result)
-        for dim, along in enumerate(found.axes):
-            if not along:
-                dims = (*result.dims[:dim], 1, *result.dims[dim:])
-                made = self.new_tensor(result.dtype, dims)
-                self.call("aten.unsqueeze_copy.default", [result, dim], made)
-                result = made
-        return result
+        first = args[0]
+        if name == CAST and isinstance(first, Tensor) and first.dtype != out.dtype:
+            found = self._elements(given[0])
+            if found is None or found.picked is not None or out.dtype.name != "float32":
+                return None
+            self._cast.add(found.source)
+            op = "aten._to_copy.default"
+        elif out.dtype.name not in (*POSITIONS, "bool"):
+            return None
+        self.call(op, args, out)
+        return out
