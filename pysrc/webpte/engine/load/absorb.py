@@ -249,6 +249,8 @@ class _Absorber(GraphWriter):
     def _computed(self, index: int) -> Tensor | None:
         """Add the call for a kernel that gives a tensor; None if the kernel is not known."""
         name, given = self._writer(index)
+        if name == CAST and self._writer(given[0])[0] == FROM_NUMBER:
+            name, given = self._writer(given[0])  # a position as a float, and back
         op, kinds = TENSORS.get(name, ("", ""))
         args: list[Tensor | LiveSize | int | None] = [
             self._tensor(i) if kind == "t" else self._number(i)
