@@ -18,7 +18,8 @@ from webpte.llm.program_signature import (
     embedding_of,
     language_model,
     max_context_of,
-    numbers_of,
+    position_place,
+    stop_tokens_of,
 )
 from webpte.llm.saved import SavedContext, check_layout
 from webpte.program import Program, call_log_of
@@ -49,9 +50,10 @@ class KVSession:
         self._embedding = embedding_of(program, method)
         self.vocabulary = logits.shape[-1]
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
+        self._position_at = position_place(program.methods[method])
         self.max_chunk, self._each = tokens.shape[1], position.shape[0] > 1
         self.max_context = max_context_of(program)
-        self.eos = frozenset(numbers_of(program, "get_eos_ids"))
+        self.eos = stop_tokens_of(program)
         self._cached: list[int] = []
         self._pending: list[int] = []
         self._answer = 0  # the number of the answer that may be continued
@@ -215,8 +217,9 @@ class KVSession:
 
     async def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Any, ...]:
         """Return the method's inputs: tokens (1, S), position (1,), and the `given` inputs."""
-        places = self._places(position, len(tokens))
-        return np.asarray([tokens], self._dtypes[0]), places, *self.given
+        places, before = self._places(position, len(tokens)), self._position_at - 1
+        first = np.asarray([tokens], self._dtypes[0]), *self.given[:before]
+        return *first, places, *self.given[before:]
 
     def _places(self, position: int, count: int) -> np.ndarray:
         """Return the first position (1,), or all positions (S,) if the method takes them."""

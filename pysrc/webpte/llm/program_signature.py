@@ -10,7 +10,9 @@ out), `text_decoder` (embeddings and the position in, logits out), and `vision_e
 in, embeddings [1, rows, width] out). Where positions are not places in the cache, `text_decoder`
 also takes the outputs of `rotary_tables`: see picture_session.py.
 
-Some exports take the position of each token, [S], in place of the first token's position.
+Some exports take the position of each token, [S], in place of the first token's position; those of
+optimum-executorch call it `cache_position`. The decoder of an encoder-decoder model may take the
+encoder's outputs before the position, or after it.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from webpte.program import Program
 USUAL = "forward"
 INTEGERS = ("int64", "int32")
 ENCODER, DECODER = "encoder", "text_decoder"
+POSITION = "a position, input_pos [1] or cache_position [S]"
 EMBEDDING, VISION, ROTARY = "token_embedding", "vision_encoder", "rotary_tables"
 
 
@@ -60,6 +63,12 @@ def max_context_of(program: Program) -> int | None:
     return lengths[0] if lengths else None
 
 
+def stop_tokens_of(program: Program) -> frozenset[int]:
+    """Return the program's own stop tokens, under the name of ExecuTorch or of optimum."""
+    found = numbers_of(program, "get_eos_ids") or numbers_of(program, "get_eos_id")
+    return frozenset(found)
+
+
 def language_model(
     program: Program, method: str, more: bool = False
 ) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
@@ -77,16 +86,38 @@ def language_model(
     if embedding is None and not takes_tokens(info, more):
         raise InputError(
             f"{program.name} is not a language model with a KV cache: it takes "
-            f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
+            f"{'; '.join(map(str, inputs))}, not tokens [1, S] and {POSITION}{_advice(info)}"
         )
     if len(outputs) != 1 or not isinstance(outputs[0], TensorInfo):
         raise InputError(
             f"{program.name} is not a language model that tokens can be sampled from: it returns "
             f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
         )
-    position = inputs[1]
+    position = inputs[position_place(info)]
     assert isinstance(position, TensorInfo), "see takes_tokens"
     return _tokens(info if embedding is None else methods[embedding]), position, outputs[0]
+
+
+def _advice(info: MethodInfo) -> str:
+    """Tell what to do about a method that takes tokens without a position."""
+    given = info.inputs[0] if len(info.inputs) == 1 else None
+    if not isinstance(given, TensorInfo) or given.dtype not in INTEGERS or len(given.shape) != 2:
+        return ""
+    return (
+        ". Without a cache each token needs the whole text again: export it with one "
+        "(`model.use_kv_cache` of export_llm), or call its method with the whole text"
+    )
+
+
+def position_place(info: MethodInfo) -> int:
+    """Return which input is the position: the second, or the last, after an encoder's outputs."""
+    second, last = info.inputs[1], info.inputs[-1]
+    floats = isinstance(second, TensorInfo) and second.dtype not in INTEGERS
+    return len(info.inputs) - 1 if floats and _is_position(last) else 1
+
+
+def _is_position(given: object) -> bool:
+    return isinstance(given, TensorInfo) and given.dtype in INTEGERS and len(given.shape) == 1
 
 
 def embedding_of(program: Program, method: str) -> str | None:
@@ -156,7 +187,7 @@ def _fitting(name: str, methods: dict[str, MethodInfo]) -> str:
     if single:
         return "decode" if "decode" in single else single[0]
     listed = ", ".join(key for key, info in methods.items() if not info.is_constant) or "none"
-    why = "none takes tokens [1, S] and input_pos [1]"
+    why = f"none takes tokens [1, S] and {POSITION}"
     if methods.keys() >= {ENCODER, DECODER}:
         why = "they are an encoder-decoder model's: webpte.llm.Seq2Seq runs it"
     elif methods.keys() >= {EMBEDDING, DECODER}:
@@ -178,13 +209,11 @@ def _tokens(info: MethodInfo) -> TensorInfo:
 
 def takes_tokens(info: MethodInfo, more: bool = False) -> bool:
     """Return whether a method takes tokens [1, S] and a position [1], alone or with `more`."""
-    tensors = [given for given in info.inputs[:2] if isinstance(given, TensorInfo)]
-    return (
-        len(tensors) == 2
-        and (more or len(info.inputs) == 2)
-        and all(tensor.dtype in INTEGERS for tensor in tensors)
-        and [len(tensor.shape) for tensor in tensors] == [2, 1]
-    )
+    if len(info.inputs) < 2 or (len(info.inputs) > 2 and not more):
+        return False
+    tokens, position = info.inputs[0], info.inputs[position_place(info)]
+    listed = isinstance(tokens, TensorInfo) and tokens.dtype in INTEGERS and len(tokens.shape) == 2
+    return listed and _is_position(position)
 
 
 def _gives_tokens(info: MethodInfo) -> bool:

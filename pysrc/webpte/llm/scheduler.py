@@ -30,7 +30,7 @@ from webpte.llm.program_signature import (
     embedding_of,
     language_method,
     language_model,
-    numbers_of,
+    stop_tokens_of,
 )
 from webpte.program import Program, call_log_of
 
@@ -88,7 +88,7 @@ class Scheduler:
         self.slots, self.max_context = slots, max_context
         self.stats = SchedulerStats()
         self._vocabulary = logits.shape[-1]
-        self._eos = frozenset(numbers_of(program, "get_eos_ids"))
+        self._eos = stop_tokens_of(program)
         self._log = call_log_of(program)
         self._rows = max(chunk, slots)
         self._steps: BatchedSteps | None = None

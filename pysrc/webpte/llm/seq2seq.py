@@ -6,8 +6,9 @@
 
 The program has two methods. `encoder` takes an input and gives its keys and values for each layer
 of the decoder; `text_decoder` takes tokens, their position and these keys and values, and keeps the
-KV cache of its self-attention. On a GPU, the encoder's outputs stay there, and are copied once for
-an answer.
+KV cache of its self-attention. In exports of optimum-executorch the encoder gives hidden states,
+which `text_decoder` takes before the position. On a GPU, the encoder's outputs stay there, and are
+copied once for an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from webpte.errors import InputError
 from webpte.llm.decode.sampling import LogitsRule, SampledToken, SamplerSettings
 from webpte.llm.generation import Generation, GenerationOptions
 from webpte.llm.kv_session import KVSession
-from webpte.llm.program_signature import DECODER, ENCODER, INTEGERS, numbers_of
+from webpte.llm.program_signature import DECODER, ENCODER, INTEGERS, numbers_of, position_place
 from webpte.llm.speculation import SpeculationState
 from webpte.program import Program, call_log_of
 
@@ -198,10 +199,12 @@ def _source_of(program: Program, encoder: str, decoder: str) -> TensorInfo:
         raise InputError(
             f"{program.name}: {encoder!r} takes {_listed(first.inputs)}, not one tensor"
         )
-    if _shapes(first.outputs) != _shapes(second.inputs[2:]) or not first.outputs:
+    place = position_place(second)
+    taken = [given for at, given in enumerate(second.inputs) if at not in (0, place)]
+    if _shapes(first.outputs) != _shapes(taken) or not first.outputs:
         raise InputError(
             f"{program.name}: {encoder!r} gives {_listed(first.outputs)}, but {decoder!r} takes "
-            f"{_listed(second.inputs[2:])} besides tokens and position"
+            f"{_listed(taken)} besides tokens and position"
         )
     return source
 

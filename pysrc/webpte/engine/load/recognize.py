@@ -9,12 +9,14 @@ from webpte.engine.load.program_file import MethodContents
 from webpte.engine.load.recognize_attention import AttentionRecognizer, has_attention
 from webpte.engine.load.recognize_norms import NormRecognizer, has_norms
 from webpte.engine.load.recognize_rotary import RotaryRecognizer, has_rotations
+from webpte.engine.load.recognize_rotary_half import HalfRotaryRecognizer, has_half_rotations
 from webpte.engine.load.recognizer import read_scalars
 
 # Recognizers, each with the question whether a graph has anything for it.
 RECOGNIZERS = (
     (has_norms, NormRecognizer),
     (has_rotations, RotaryRecognizer),
+    (has_half_rotations, HalfRotaryRecognizer),
     (has_attention, AttentionRecognizer),
 )
 

@@ -1,9 +1,10 @@
-"""Recognizes windows and soft caps of attention that a file expresses by masks and single calls.
+"""Recognizes attention of which a file expresses parts by masks and single calls.
 
 A window that is a mask over the whole cache becomes an argument of the attention: its kernels then
 read the keys in the window alone, and the state is known to follow the position, so steps can be
 decoded ahead. Attention with a soft cap has no operator in the file: two batched GEMMs, with a
-tanh, a mask and a softmax between them, become the attention that also writes the cache.
+tanh, a mask and a softmax between them, become the attention that also writes the cache. So does
+attention after two calls that write its caches, which fusions then find as in files for Vulkan.
 """
 
 from __future__ import annotations
@@ -46,13 +47,15 @@ def _name(call: Call) -> str:
 
 
 class AttentionRecognizer(Recognizer):
-    """A recognizer of windows and soft caps."""
+    """A recognizer of windows, soft caps, and writes to caches."""
 
     def visit(self, call: Call) -> None:
-        """Rewrite a call if it is attention with a recognized window or soft cap."""
+        """Rewrite a call if it is attention with something recognized."""
         name = _name(call)
         if name in (WITH_CACHE, CACHE_ONLY):
             self._name_window(call)
+            if name == CACHE_ONLY:
+                self._join_writes(self.replaced.get(call.index) or call)
         elif name == BMM:
             self._name_cap(call)
 
@@ -106,6 +109,23 @@ class AttentionRecognizer(Recognizer):
         first = self.ints(dim) == self.ints(at) == (0,)
         given = source in self.graph.inputs and self.graph.tensor(source).dims == (1,)
         return source if first and given else None
+
+    # Writes to caches
+
+    def _join_writes(self, call: Call) -> None:
+        """Let attention write its caches, if two calls do that for it alone."""
+        query, keys, values, position, *more = call.args
+        updates = [self._only_update(cache) for cache in (keys, values)]
+        if updates[0] is None or updates[1] is None or keys == values:
+            return
+        new = [update.args[0] for update in updates if update is not None]
+        places = {update.args[2] for update in updates if update is not None}
+        tokens = {self.dims(value_id)[:2] for value_id in (query, *new)}
+        if places != {position} or len(tokens) > 1 or self.dims(new[0]) != self.dims(new[1]):
+            return
+        self.replaced |= {update.index: None for update in updates if update is not None}
+        args = (query, *new, keys, values, position, self.add(IntValue(1)), *more)
+        self.replaced[call.index] = replace(call, name=WITH_CACHE, args=args)
 
     # Soft caps
 
@@ -217,7 +237,8 @@ class AttentionRecognizer(Recognizer):
         """Return the update of a cache that only the update and one other call use."""
         users = [self.graph.calls[i] for i in self.flow.readers.get(cache, ())]
         updates = [call for call in users if _name(call) == UPDATE and call.args[1] == cache]
-        return updates[0] if len(updates) == 1 and len(users) == 2 else None
+        alone = len(updates) == 1 and len(users) == 2 and cache not in self.graph.outputs
+        return updates[0] if alone and not self.flow.readers.get(updates[0].args[-1]) else None
 
     def _end(self, last: Call) -> Call | None:
         """Return the call that gives the result as [1, tokens, heads, size]."""

@@ -27,7 +27,7 @@ def has_rotations(graph: Graph) -> bool:
 class Rotation:
     """A rotation of x: the view that x is cut from, the tables, and the call with the result."""
 
-    pairs: Call
+    source: Call
     cosines: int
     sines: int
     end: Call
@@ -61,29 +61,33 @@ class RotaryRecognizer(Recognizer):
 
     def _replace(self, first: Rotation, last: Rotation) -> None:
         """Put a call that rotates both in the place of the last, with the query first."""
-        pair = (first, last) if self._is_key(last) or not self._is_key(first) else (last, first)
+        pair = self._in_order(first, last)
         sources = [self._whole(each) for each in pair]
         outs = self.add(ValueListValue(tuple(each.end.args[-1] for each in pair)))
         self.replaced[first.end.index] = None
         args = (*sources, last.cosines, last.sines, outs)
         self.replaced[last.end.index] = replace(last.end, name=ROTATE, args=args)
 
+    def _in_order(self, first: Rotation, last: Rotation) -> tuple[Rotation, Rotation]:
+        """Return the rotation of the query, then the rotation of the key."""
+        return (first, last) if self._is_key(last) or not self._is_key(first) else (last, first)
+
     def _is_key(self, rotation: Rotation) -> bool:
         return self.only_reader(rotation.end.args[-1], UPDATE) is not None
 
     def _whole(self, rotation: Rotation) -> int:
         """Return x as [B, S, heads, D]: the view of pairs becomes a view of whole heads."""
-        x = self.graph.tensor(rotation.pairs.args[-1])
+        x = self.graph.tensor(rotation.source.args[-1])
         dims = (*x.dims[:3], x.dims[3] * 2)
         whole = self.add(replace(x, id=self.next_id, dims=dims))
-        size = self.graph.value(rotation.pairs.args[1])
+        size = self.graph.value(rotation.source.args[1])
         assert isinstance(size, IntListValue | ValueListValue), "see _pairs"
         if isinstance(size, IntListValue):
             sizes = self.add(IntListValue((*size.items[:3], dims[3])))
         else:
             sizes = self.add(ValueListValue((*size.items[:3], self.add(IntValue(dims[3])))))
-        made = replace(rotation.pairs, args=(rotation.pairs.args[0], sizes, whole))
-        self.replaced[rotation.pairs.index] = made
+        made = replace(rotation.source, args=(rotation.source.args[0], sizes, whole))
+        self.replaced[rotation.source.index] = made
         return whole
 
     def _rotation(self, end: Call) -> Rotation | None:

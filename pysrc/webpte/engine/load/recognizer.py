@@ -32,6 +32,7 @@ class Recognizer:
         self.flow = Dataflow.of(graph)
         self.scalars = scalars
         self.replaced: dict[int, Call | None] = {}  # by index; None: removed
+        self._before: dict[int, list[Call]] = {}  # calls to add, by the index of the call after
         self._values: list[Value] = list(graph.values)
 
     def visit(self, call: Call) -> None:
@@ -44,8 +45,11 @@ class Recognizer:
             self.visit(call)
         if not self.replaced:
             return self.graph
-        changed = (self.replaced.get(call.index, call) for call in self.graph.calls)
-        calls = [call for call in changed if call is not None]
+        calls = list[Call]()
+        for call in self.graph.calls:
+            changed = self.replaced.get(call.index, call)
+            calls += self._before.get(call.index, [])
+            calls += [] if changed is None else [changed]
         whole = Graph(
             tuple(self._values),
             tuple(replace(call, index=i) for i, call in enumerate(calls)),
@@ -53,6 +57,10 @@ class Recognizer:
             self.graph.outputs,
         )
         return _without_dead_calls(whole)
+
+    def put_before(self, call: Call, added: Call) -> None:
+        """Add a call before a call that is replaced."""
+        self._before.setdefault(call.index, []).append(added)
 
     def add(self, value: Value) -> int:
         self._values.append(value)

@@ -71,7 +71,14 @@ RANDOM = "other numbers than PyTorch's"
 MEMORY = "zeros, where PyTorch leaves what was there"
 
 register("aten::full.out", "size, fill_value", full, typed=True)
-register("aten::full_like.out", "self, fill_value, memory_format", full_like, typed=True)
+register(
+    "aten::full_like.out",
+    "self, fill_value, memory_format",
+    full_like,
+    typed=True,
+    op="aten.full_like.default",  # attention gives zeros to rows that a mask hides
+    prepare=lambda x, value, *_: (x, value),
+)
 register("aten::fill.Scalar_out", "self, value", full_like, typed=True)
 register("aten::fill.Tensor_out", "self, value", fill_with_tensor, typed=True)
 register("aten::scalar_tensor.out", "s", lambda out, s: full(out, (), s), typed=True)

@@ -23,7 +23,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     CREATED: (
         *("arange", "empty", "empty_like", "empty_permuted", "_empty_dim_order", "eye", "fill"),
-        *("full", "full_like", "linspace", "ones", "ones_like", "scalar_tensor", "zeros"),
+        *("full", "linspace", "ones", "ones_like", "scalar_tensor", "zeros"),
         "zeros_like",
     ),
     CHANCE: ("native_dropout", "rand", "randn"),

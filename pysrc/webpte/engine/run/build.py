@@ -27,6 +27,7 @@ from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.tuning_cache import kept_choices
 from webpte.engine.graph.graph import Graph
+from webpte.engine.load.absorb import absorb
 from webpte.engine.load.fold_method import fold
 from webpte.engine.load.offload import offload
 from webpte.engine.load.program_file import Contents, MethodContents
@@ -286,7 +287,7 @@ async def _on_gpu(
     folded, state = await fold(method, state)
     stitched = stitch(offload(folded, state, device, others), state, device)
     planned, kept = keep_state(stitched, state, others)
-    return Stages(method, folded, await recognize(planned), state), kept
+    return Stages(method, folded, await recognize(absorb(planned, kept)), state), kept
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:

@@ -195,6 +195,10 @@ async def _pack(
     if len(body.graph.inputs) != 2 + len(body.kept_inputs):
         return "an input may have a row for each token, which only the host has"
     tokens, place = (body.graph.tensor(i) for i in body.graph.inputs[:2])
+    if place.dtype.is_float:
+        return "the position comes after other inputs"
+    if count > 1 and place.dims != (1,):
+        return "it takes the position of each token, and rounds have a single position"
     dtype = tokens.dtype
     given = [DeviceTensor(buffer, dtype, dtype.storage, (1, count))]
     extra = [*sampled.kind.inputs(settings, position + 1), *([] if allowed is None else [allowed])]
