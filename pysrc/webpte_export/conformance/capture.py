@@ -185,6 +185,8 @@ class Recorder:
             return
         if self._most is not None and len(self.captured) >= self._most:
             raise Recorder.Enough
+        if lowered._tensor_data:  # without them the runtime ends the process
+            raise ExportError("the program has its weights in a file of their own")
         program = bytes(lowered.buffer)
         self.captured.append(CapturedProgram(program, source, outputs, self._runtime))
 

@@ -74,6 +74,7 @@ import torch
 from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
+from executorch.exir.passes.external_constants_pass import delegate_external_constants_pass_unlifted
 from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
 
 class Sine(torch.nn.Module):
@@ -88,13 +89,20 @@ def results(partitioner, *rows):
     module = _load_for_executorch_from_buffer(program.buffer)
     return [module.run_method("forward", (x[:row],))[0] for row in rows]
 
-class TestTwo(unittest.TestCase):
+class TestThree(unittest.TestCase):
     def test_delegated(self):
         first, second = results(XnnpackPartitioner(), 4, 2)
         self.assertTrue(torch.equal(first[:2], second))
 
     def test_for_another_backend(self):
         results(VulkanPartitioner(), 4)
+
+    def test_weights_in_another_file(self):
+        x = torch.randn(2, 64)
+        model = torch.export.export(torch.nn.Linear(64, 64), (x,)).module()
+        delegate_external_constants_pass_unlifted(module=model, gen_tag_fn=lambda _node: "weights")
+        exported = torch.export.export(model, (x,))
+        to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
 """
 
 
@@ -155,7 +163,7 @@ def test_what_is_refused_has_its_reason(out: Path) -> None:
 
 
 def test_the_runtime_gives_the_outputs_where_it_has_the_backend(xnnpack: Path) -> None:
-    entry = manifest(xnnpack)["TestTwo_delegated"]
+    entry = manifest(xnnpack)["TestThree_delegated"]
     assert entry["expected_from"] == "ExecuTorch"
     for step, rows in zip(entry["steps"], (4, 2), strict=True):
         (given,), (golden,) = step["inputs"], step["goldens"]
@@ -166,7 +174,15 @@ def test_the_runtime_gives_the_outputs_where_it_has_the_backend(xnnpack: Path) -
 
 
 def test_pytorch_gives_the_outputs_where_the_runtime_cannot(xnnpack: Path) -> None:
-    entry = manifest(xnnpack)["TestTwo_for_another_backend"]
+    entry = manifest(xnnpack)["TestThree_for_another_backend"]
     assert entry["expected_from"] == "PyTorch"
     assert entry["runtime"].startswith("RuntimeError: ")
     assert run_here(xnnpack, entry)["error"] is None
+
+
+def test_programs_with_weights_in_another_file_are_refused(xnnpack: Path) -> None:
+    refused = json.loads((xnnpack / "refused.json").read_text("utf-8"))
+    assert {row["case"]: row["why"] for row in refused} == {
+        "five__TestThree_weights_in_another_file": "RefusedError: "
+        "webpte_export.errors.ExportError: the program has its weights in a file of their own"
+    }

@@ -14,7 +14,7 @@ from support.write.flat_writer import Node, Scalar
 from support.write.graph_writer import GraphWriter
 from support.write.method_writer import MethodWriter
 from support.write.pte_writer import write_pte
-from support.write.xnnpack_writer import ABSENT, Argument, XnnpackWriter, floats
+from support.write.xnnpack_writer import ABSENT, Argument, XnnpackWriter, floats, per_tensor
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import GraphError, UnsupportedOpError, WebpteError
 
@@ -219,7 +219,7 @@ def test_an_argument_that_is_a_number() -> None:
         wait(run_once(m, 3))
 
 
-@pytest.mark.parametrize("type", ["qdint8", "qcint4"])
+@pytest.mark.parametrize("type", ["qcint4", "qdint8"])
 def test_types_that_no_tensor_has(type: str) -> None:
     with pytest.raises(GraphError):
         graph_of(unary("Negate", (2, 3), types=(type, type)))
@@ -228,19 +228,20 @@ def test_types_that_no_tensor_has(type: str) -> None:
 def test_nodes_without_a_kernel_are_named_when_they_are_needed() -> None:
     """Only a run of the graph needs the operator, for outputs of any type."""
     g = XnnpackWriter()
-    x, y = g.value((2, 3), argument=0), g.value((2, 3), argument=1, output=True)
-    made = g.value((2, 3), "bf16")
+    x, y = g.value((2, 3, 3), argument=0), g.value((2, 3, 3), argument=1, output=True)
+    bytes_of_x = g.value((2, 3, 3), "qint8", quant=per_tensor(0.1))
     g.node("Negate", x, y)
-    g.node("ScaledDotProductAttention", x, x, x, x, x, made)
+    g.node("Convert", x, bytes_of_x)
+    g.node("BatchMatrixMultiply", bytes_of_x, bytes_of_x, g.value((2, 3, 3), "bf16"))
 
     async def run() -> None:
         async with await load(g.method()) as program:
-            await program.forward(floats(2, 3))
+            await program.forward(floats(2, 3, 3))
 
     with pytest.raises(WebpteError):
         wait(run())
     inspected = graph_of(g)
-    assert [call.name for call in inspected.calls][-1] == "xnnpack.ScaledDotProductAttention()"
+    assert [call.name for call in inspected.calls][-1] == "xnnpack.BatchMatrixMultiply(quantized)"
 
 
 def test_several_delegates_of_a_method() -> None:
@@ -259,10 +260,10 @@ def test_several_delegates_of_a_method() -> None:
 
 def test_unknown_operators_are_listed_together() -> None:
     g = XnnpackWriter()
-    ids = [g.value((2, 3), argument=place) for place in range(5)]
-    g.node("ScaledDotProductAttention", *ids, g.value((2, 3), argument=5, output=True))
-    with pytest.raises(UnsupportedOpError, match=r"xnnpack\.ScaledDotProduct"):
-        computed(g, *[floats(2, 3)] * 5)
+    x = g.value((2, 3), argument=0)
+    g.node("Convert", x, g.value((2, 3), "int32", argument=1, output=True))
+    with pytest.raises(UnsupportedOpError, match=r"xnnpack\.Convert\(of floats to integers\) ×1"):
+        computed(g, floats(2, 3))
 
 
 def test_delegates_of_both_kinds_are_a_single_graph() -> None:

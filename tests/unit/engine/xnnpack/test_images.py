@@ -309,3 +309,19 @@ def test_live_sizes_of_images_over_several_calls() -> None:
                 np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
 
     wait(run())
+
+
+@pytest.mark.parametrize("type", ["int32", "fp32"])
+def test_places_of_maxima(type: str) -> None:
+    """Places are int32 for XNNPACK, whatever the file says: exporters write the maxima's type."""
+    g = XnnpackWriter()
+    x = g.value((2, 4, 6, 3), argument=0)
+    best = g.value((2, 1, 6, 3), argument=1, output=True)
+    places = g.value((2, 1, 6, 3), type, argument=2, output=True, host="int64")
+    fields: dict[str, Any] = {**SIDES, "kernel": (4, 1)}
+    g.node("ArgMaxPooling2d", x, best, places, **fields)
+    given = floats(2, 4, 6, 3)
+    maxima, found = computed(g, given)
+    np.testing.assert_array_equal(maxima, given.max(1, keepdims=True))
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, given.argmax(1)[:, np.newaxis])

@@ -381,3 +381,70 @@ def test_softmax_is_over_the_last_dim_in_any_order() -> None:
     g.node("Softmax", turned, soft)
     e = np.exp(x.transpose(2, 0, 1))
     np.testing.assert_allclose(computed(g, x), e / e.sum(-1, keepdims=True), rtol=1e-5)
+
+
+# --- attention ----------------------------------------------------------------------------------
+
+
+def attention(*dims: tuple[int, ...], type: str = "fp32") -> XnnpackWriter:
+    """Attention as exporters wrote it before ExecuTorch 0.7: query, key, value, scale, mask."""
+    g = XnnpackWriter()
+    ids = [g.value(each, type, argument=place) for place, each in enumerate(dims)]
+    out = g.value((*dims[0][:-1], dims[2][-1]), type, argument=5, output=True)
+    g.node("ScaledDotProductAttention", *ids, out)
+    return g
+
+
+def attended(q: Array, k: Array, v: Array, scale: Array, mask: Array) -> Array:
+    logits = np.asarray((q * scale) @ np.swapaxes(k, -1, -2) + mask, np.float64)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(weights / weights.sum(-1, keepdims=True) @ v)
+
+
+@pytest.mark.parametrize("outer", [(2, 3), (3,)])
+def test_attention(outer: tuple[int, ...]) -> None:
+    dims = ((*outer, 5, 8), (*outer, 7, 8), (*outer, 7, 6), (8,), (5, 7))
+    given = [floats(*each, seed=seed) for seed, each in enumerate(dims)]
+    given[4] = np.where(given[4] > 0.5, np.float32(-np.inf), given[4])
+    given[4][:, 0] = 0
+    np.testing.assert_allclose(computed(attention(*dims), *given), attended(*given), rtol=1e-4)
+
+
+def test_attention_with_other_sizes_in_each_call() -> None:
+    g = XnnpackWriter()
+    sizes = ((1, 2, 9, 4), (1, 2, 9, 4), (1, 2, 9, 4), (4,), (9, 9))
+    ids = [g.value(each, argument=at, dynamic=at != 3) for at, each in enumerate(sizes)]
+    out = g.value(sizes[0], argument=5, output=True, dynamic=True)
+    g.node("ScaledDotProductAttention", *ids, out)
+
+    async def run() -> None:
+        async with await load(g.method()) as program:
+            for rows, keys in ((9, 9), (1, 4), (3, 2)):
+                shapes = (1, 2, rows, 4), (1, 2, keys, 4), (1, 2, keys, 4), (4,), (rows, keys)
+                given = [floats(*shape, seed=rows) for shape in shapes]
+                (found,) = await program.forward(*given)
+                np.testing.assert_allclose(np.asarray(found), attended(*given), rtol=1e-4)
+
+    wait(run())
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        (((2, 3, 5, 8), (2, 3, 7, 4), (2, 3, 7, 8), (8,), (5, 7)), "attention of"),
+        (((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 6, 8), (8,), (5, 7)), "attention of"),
+        (((5, 8), (7, 8), (7, 8), (8,), (5, 7)), "attention of"),
+        (((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8), (4,), (5, 7)), "attention of"),
+        (((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8), (8,), (3, 5, 7)), "attention of"),
+    ],
+)
+def test_attention_of_values_that_do_not_fit(dims: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        graph_of(attention(*dims))
+
+
+def test_attention_with_fewer_heads_of_keys_is_refused() -> None:
+    """XNNPACK took keys and values without heads; no exporter wrote them."""
+    dims = ((2, 3, 5, 8), (2, 7, 8), (2, 7, 8), (8,), (5, 7))
+    with pytest.raises(UnsupportedOpError, match=r"ScaledDotProductAttention\(with fewer heads"):
+        computed(attention(*dims), *[floats(*each) for each in dims])
