@@ -25,6 +25,7 @@ from webpte.engine.files.arrays import read_npy
 from webpte.engine.files.json_reader import parse_table
 from webpte.engine.files.manifest import read_manifest
 from webpte.errors import WebpteError
+from webpte.engine.open import hub_name
 from webpte.llm.text import ChatTemplate, load_tokenizer
 from webpte.tasks.retrieval import read_document
 from webpte.tasks.retrieval.documents import Document
@@ -41,6 +42,10 @@ MADE = {
     "'|'.join(sorted(added, key=len, reverse=True)) or '(?!)'": (r"<end>|<e>",),
     "pattern": tuple(path for path, _ in near.RULES),  # of paths in a checkout
     "f'^deb (?:\\\\[(.*)\\\\] )?(\\\\S+) {codename} '": (r"^deb (?:\[(.*)\] )?(\S+) sid ",),
+    "f'hf:({_PART})/({_PART})((?:/[^/@]+)*)/?(?:@([^@]+))?'": (hub_name._NAME.pattern,),
+    "f'/({_PART})/({_PART})(?:/(?:resolve|blob|raw|tree)/([^/]+)((?:/[^/]+)*))?/?'": (
+        hub_name._PLACE.pattern,
+    ),
 }
 SHORT, LONG = 128, 1024  # characters
 Hard = tuple[str, str, str]  # a text: before, repeated, after

@@ -97,8 +97,8 @@ def test_what_would_run_is_listed_to_choose_from(hub: dict[str, Path]) -> None:
         await settle()
         asked = browser.html["arriving"]
         check(asked)
-        assert f"hf:{MANSION} has 3 programs" in asked
-        assert "3 more programs are for XNNPACK, Core ML, MLX." in asked
+        assert f"hf:{MANSION} has 4 programs" in asked
+        assert "2 more programs are for Core ML, MLX." in asked
         assert asked.index(CHOSEN) < asked.index("1b/vulkan/stories_1b_vulkan_fp32.pte")
         assert "Vulkan, 1.60 MiB" in asked
         await app.receive({"act": "open-variant", "fields": {"file": CHOSEN}})
