@@ -24,8 +24,8 @@ from support.write.pdf_writer import write_pdf
 from webpte.engine.files.arrays import read_npy
 from webpte.engine.files.json_reader import parse_table
 from webpte.engine.files.manifest import read_manifest
-from webpte.errors import WebpteError
 from webpte.engine.open import hub_name
+from webpte.errors import WebpteError
 from webpte.llm.text import ChatTemplate, load_tokenizer
 from webpte.tasks.retrieval import read_document
 from webpte.tasks.retrieval.documents import Document

@@ -146,14 +146,14 @@ class Layout:
     """A layout: the files that show it, and the function that lists its programs."""
 
     name: str
-    marks: re.Pattern[str]
+    shows: Callable[[str], bool]  # whether a path is a file of the layout
     read: Callable[[Repository, str], Awaitable[list[Variant]]]
 
 
 async def list_variants(repository: Repository) -> list[Variant]:
     """List the programs of a repository in order of preference."""
     for layout in LAYOUTS:
-        mark = next((path for path in repository.files if layout.marks.fullmatch(path)), None)
+        mark = next((path for path in repository.files if layout.shows(path)), None)
         if mark is not None and (found := await layout.read(repository, mark)):
             return sorted(found, key=lambda one: (one.backend.rank, one.program.size or 0))
     return []
@@ -310,13 +310,13 @@ def _variant(repository: Repository, path: str, hashes: Mapping[str, str] | None
 def _backend(path: str) -> tuple[Backend, str] | None:
     """Return the backend that a path names, and the precision after it."""
     stem = PurePosixPath(path).stem.lower()
+    words = re.split("[_.-]", stem)
     for backend in BACKENDS:
         for word in backend.words:
-            after = re.search(rf"(?:^|[_.-]){word}(?:[_.-](.+))?$", stem)
-            if after is not None:
-                return backend, after[1] or ""
+            if word in words:
+                return backend, "_".join(words[words.index(word) + 1 :])
             if word in PurePosixPath(path.lower()).parent.parts:
-                return backend, re.split("[_-]", stem)[-1]
+                return backend, words[-1]
     return None
 
 
@@ -363,9 +363,17 @@ async def _card_task(repository: Repository) -> str:
     return found[1] if found is not None else ""
 
 
+def _is_own(path: str) -> bool:
+    return path == "card.json" or ("/" not in path and path.endswith(".manifest.json"))
+
+
+def _names_backend(path: str) -> bool:
+    return path.endswith(_PROGRAM) and any(word in path.lower() for word in _NAMED)
+
+
 LAYOUTS = (
-    Layout("webpte", re.compile(r"(?:[^/]+\.manifest|card)\.json"), _webpte),
-    Layout("manifest", re.compile(r"manifest\.json"), _manifest),
-    Layout("backends", re.compile(rf"(?i).*(?:{'|'.join(_NAMED)}).*\.b?pte"), _by_path),
-    Layout("alone", re.compile(r".+\.b?pte"), _by_path),
+    Layout("webpte", _is_own, _webpte),
+    Layout("manifest", lambda path: path == "manifest.json", _manifest),
+    Layout("backends", _names_backend, _by_path),
+    Layout("alone", lambda path: path.endswith(_PROGRAM), _by_path),
 )

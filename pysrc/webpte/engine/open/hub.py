@@ -20,7 +20,7 @@ from webpte.errors import RepositoryAccessError, RepositoryError, SourceError
 
 MAX_FILES = 20_000
 MAX_PAGES = 100
-_NEXT = re.compile(r"<([^>]*)>\s*;\s*rel=\"?next\"?")
+_NEXT = re.compile(r"<([^<>]*)>\s*;\s*rel=\"?next\"?")
 
 
 @dataclass(frozen=True)
