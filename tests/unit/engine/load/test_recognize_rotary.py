@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +27,11 @@ class Parts:
     mixed      whether a is multiplied by the sine where the cosine belongs
     backwards  whether sum and difference (or the signs of the halves) are exchanged
     keyed      whether a key is rotated by the same tables
-    early      whether another call reads the first result before the second is there
+    early      whether the second source depends on the first result
+    used       whether a call between the two rotations reads the first result
     returned   whether the head before its rotation is an output, too
     cut        the place at which a head is cut
+    doubled    whether each use of a view has a view of its own, as in exports of fixed shapes
     """
 
     swapped: bool = False
@@ -36,8 +39,22 @@ class Parts:
     backwards: bool = False
     keyed: bool = True
     early: bool = False
+    used: bool = False
     returned: bool = False
     cut: int = HALF
+    doubled: bool = False
+
+
+Rotating = Generator[None, None, int]  # a rotation that stops once its source is there
+
+
+def ended(rotating: Rotating) -> int:
+    """Write the rest of a rotation; return its result."""
+    try:
+        next(rotating)
+    except StopIteration as end:
+        return int(end.value)
+    raise AssertionError("a rotation stops once")
 
 
 class Writer(GraphWriter):
@@ -66,18 +83,25 @@ class Writer(GraphWriter):
         order = self.int_list([0, 2, 1, 3])
         return self.op("aten.permute_copy.default", x, order, self.tensor(dims))
 
-    def rotate_neighbours(self, x: int, heads: int) -> int:
+    def rotate_neighbours(self, x: int, heads: int) -> Rotating:
         """Rotate each pair of neighbours in the heads of x [1, S, heads * D]."""
         dims = (1, TOKENS, heads, HALF)
-        pairs = self.view(x, *dims, 2)
-        cuts = [self.slice(pairs, 4, at, at + 1, (*dims, 1)) for at in range(2)]
+        pairs = [self.view(x, *dims, 2)] * 2
+        if self.parts.doubled:
+            pairs[1] = self.view(x, *dims, 2)
+        yield
+        cuts = [self.slice(pairs[at], 4, at, at + 1, (*dims, 1)) for at in range(2)]
         axis = self.int_list([4])
         a, b = (self.op("aten.squeeze_copy.dims", cut, axis, self.tensor(dims)) for cut in cuts)
         cosines, sines = (self.view(table, 1, TOKENS, 1, HALF) for table in self.tables)
+        again = [cosines, sines]
+        if self.parts.doubled:
+            again = [self.view(table, 1, TOKENS, 1, HALF) for table in self.tables]
         names = ("add", "sub") if self.parts.backwards else ("sub", "add")
         first = sines if self.parts.mixed else cosines
         real = self.sum(names[0], self.times(a, first, dims), self.times(b, sines, dims), dims)
-        more = self.sum(names[1], self.times(a, sines, dims), self.times(b, cosines, dims), dims)
+        products = self.times(a, again[1], dims), self.times(b, again[0], dims)
+        more = self.sum(names[1], *products, dims)
         sides = [
             self.op("aten.unsqueeze_copy.default", side, self.int(4), self.tensor((*dims, 1)))
             for side in (real, more)
@@ -85,10 +109,11 @@ class Writer(GraphWriter):
         joined = self.op(CAT, self.value_list(sides), self.int(-1), self.tensor((*dims, 2)))
         return self.view(joined, 1, TOKENS, heads, SIZE)
 
-    def rotate_halves(self, x: int, heads: int) -> int:
+    def rotate_halves(self, x: int, heads: int) -> Rotating:
         """Rotate the halves of the heads of x [1, S, heads * D]."""
         dims, cut = (1, heads, TOKENS, SIZE), self.parts.cut
         x = self.swap(self.view(x, 1, TOKENS, heads, SIZE), *dims)
+        yield
         a = self.slice(x, 3, 0, cut, (*dims[:3], cut))
         b = self.slice(x, 3, cut, 2**63 - 1, (*dims[:3], SIZE - cut))
         if self.parts.backwards:
@@ -122,13 +147,20 @@ def written(kind: str, parts: Parts) -> GraphWriter:
     rotate = g.rotate_neighbours if kind == "neighbours" else g.rotate_halves
     query, key = (g.tensor((1, TOKENS, heads * SIZE)) for heads in (HEADS, KEY_HEADS))
     g.inputs(query, key, *g.tables)
-    outs = [rotate(query, HEADS)]
+    rotating = [rotate(query, HEADS), rotate(key, KEY_HEADS)]
+    for one in rotating[: 1 if parts.early else 2]:
+        next(one)
+    outs = [ended(rotating[0])]
+    if parts.used:
+        dims = (1, TOKENS, HEADS, SIZE)
+        outs.append(g.op("aten.relu.default", outs[0], g.tensor(dims)))
     if parts.early:
         dims = (1, TOKENS, KEY_HEADS, SIZE)
         some = g.view(g.slice(outs[0], 2, 0, KEY_HEADS, dims), 1, TOKENS, KEY_HEADS * SIZE)
-        key = g.sum("add", key, some, (1, TOKENS, KEY_HEADS * SIZE))
+        rotating[1] = rotate(g.sum("add", key, some, (1, TOKENS, KEY_HEADS * SIZE)), KEY_HEADS)
+        next(rotating[1])
     if parts.keyed:
-        outs.append(rotate(key, KEY_HEADS))
+        outs.append(ended(rotating[1]))
     g.outputs(*outs)
     return g
 
@@ -141,9 +173,10 @@ def calls(kind: str) -> list[list[np.ndarray]]:
 
 
 @pytest.mark.parametrize("kind", ["neighbours", "halves"])
-@pytest.mark.parametrize("swapped", [False, True])
-def test_a_rotation_of_query_and_key_is_one_call(kind: str, swapped: bool) -> None:
-    found = wait(recognized(written(kind, Parts(swapped=swapped)), calls(kind)))
+@pytest.mark.parametrize("which", ["", "swapped", "doubled", "used"])
+def test_a_rotation_of_query_and_key_is_one_call(kind: str, which: str) -> None:
+    parts = Parts(**{which: True} if which else {})
+    found = wait(recognized(written(kind, parts), calls(kind)))
     assert found[NEIGHBOURS if kind == "neighbours" else HALVES] == 1
     assert not found[MUL] + found[CAT]
 
