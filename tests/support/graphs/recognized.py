@@ -1,4 +1,4 @@
-"""The calls that a program has on a GPU, after a check that its results are those of the file."""
+"""The calls that a program has on a GPU, after a check of its results against NumPy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The search of a graph for operators that a file writes out as several calls.
 
 A recognizer visits calls, follows values to the calls that computed them, and replaces the last
-call of what it finds. Calls whose results nobody needs any more are dropped at the end.
+call of each group that it finds. Calls whose results nobody needs any more are dropped at the end.
 """
 
 from __future__ import annotations
