@@ -10,8 +10,8 @@ out), `text_decoder` (embeddings and the position in, logits out), and `vision_e
 in, embeddings [1, rows, width] out). Where positions are not places in the cache, `text_decoder`
 also takes the outputs of `rotary_tables`: see picture_session.py.
 
-Some exports take the position of each token, [S], in place of the first token's position; those of
-optimum-executorch call it `cache_position`. The decoder of an encoder-decoder model may take the
+Some exports take the position of each token, [S], in place of the first token's position, called
+`cache_position` by optimum-executorch. The decoder of an encoder-decoder model may take the
 encoder's outputs before the position, or after it.
 """
 

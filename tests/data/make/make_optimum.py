@@ -22,8 +22,8 @@ import torch
 from data.make.task_models import transformers as tf
 from webpte_host.base.layout import ROOT
 
-# optimum-executorch 1.1.0 imports a class that its transformers, 5.0.0rc1, has no more.
-tf.cache_utils.HybridCache = type("HybridCache", (), {})
+# optimum-executorch 1.1.0 imports a name that its transformers, 5.0.0rc1, has no more.
+tf.cache_utils.HybridCache = tf.cache_utils.StaticCache
 TARGET = ROOT / "tests" / "data" / "llm" / "optimum.zip"
 PROMPT, NEW, CONTEXT = [1, 17, 33, 44, 20, 5, 57], 12, 32
 CUSTOM = {"use_custom_sdpa": True, "use_custom_kv_cache": True}

@@ -80,7 +80,7 @@ def absorb(method: MethodContents, state: State) -> MethodContents:
 
 @dataclass(frozen=True)
 class _Elements:
-    """Elements of an input with a single dim: all of them, or the one that is `picked`.
+    """Elements of an input with a single dim: all of them, or the `picked` element.
 
     axes  for each dim, whether it has the elements; other dims have the size 1
     """

@@ -6,11 +6,12 @@ ExecuTorch's own Llama rotates neighbours: a view [B, S, heads, D / 2, 2] is cut
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from webpte.engine.format.vulkan import IntListValue, IntValue, ValueListValue
-from webpte.engine.graph.graph import Call, Graph, Tensor
-from webpte.engine.load.recognizer import VIEWS, Recognizer
+from webpte.engine.graph.graph import Call, Graph
+from webpte.engine.load.recognizer import VIEWS, Recognizer, merged
 from webpte.engine.shapes import numel
 
 ROTATE, UPDATE = "et_vk.apply_rotary_emb.default", "update_cache.default"
@@ -36,6 +37,9 @@ class Rotation:
 class RotaryRecognizer(Recognizer):
     """A recognizer of rotations of neighbours, of a query and a key by the same tables."""
 
+    def __init__(self, graph: Graph, scalars: Mapping[int, float]) -> None:
+        super().__init__(merged(graph), scalars)  # some exports make each view twice
+
     def run(self) -> Graph:
         waiting: dict[tuple[int, int], Rotation] = {}
         for call in self.graph.calls:
@@ -45,28 +49,31 @@ class RotaryRecognizer(Recognizer):
             first = waiting.pop((found.cosines, found.sines), None)
             if first is None:
                 waiting[found.cosines, found.sines] = found
-            elif self._fit(first, found):
-                self._replace(first, found)
+            elif (place := self._place(first, found)) is not None:
+                self._replace(first, found, place)
         return super().run()
 
     def visit(self, call: Call) -> None:
         """Visit nothing: a rotation is replaced together with its partner, in `run`."""
 
-    def _fit(self, first: Rotation, last: Rotation) -> bool:
-        """Return whether nothing reads the first result before the last is there."""
+    def _place(self, first: Rotation, last: Rotation) -> Call | None:
+        """Return the end in whose place both can be rotated at once, if there is such an end."""
         one, two = (self.dims(each.end.args[-1]) for each in (first, last))
+        if one[:2] != two[:2] or one[3] != two[3]:
+            return None
+        if last.source.index < first.end.index:
+            return first.end
         readers = self.flow.readers.get(first.end.args[-1], ())
-        later = all(index > last.end.index for index in readers)
-        return later and one[:2] == two[:2] and one[3] == two[3]
+        return last.end if all(index > last.end.index for index in readers) else None
 
-    def _replace(self, first: Rotation, last: Rotation) -> None:
-        """Put a call that rotates both in the place of the last, with the query first."""
+    def _replace(self, first: Rotation, last: Rotation, place: Call) -> None:
+        """Put a call that rotates both in the place of an end, with the query first."""
         pair = self._in_order(first, last)
         sources = [self._whole(each) for each in pair]
         outs = self.add(ValueListValue(tuple(each.end.args[-1] for each in pair)))
-        self.replaced[first.end.index] = None
+        self.replaced |= {each.end.index: None for each in pair}
         args = (*sources, last.cosines, last.sines, outs)
-        self.replaced[last.end.index] = replace(last.end, name=ROTATE, args=args)
+        self.replaced[place.index] = replace(place, name=ROTATE, args=args)
 
     def _in_order(self, first: Rotation, last: Rotation) -> tuple[Rotation, Rotation]:
         """Return the rotation of the query, then the rotation of the key."""
@@ -156,16 +163,19 @@ class RotaryRecognizer(Recognizer):
         return None if view is None else self.writer(view.args[0], SLICE)
 
     def _table(self, value_id: int, end: Call) -> int | None:
-        """Return the table [S, D / 2] that a factor [.., S, 1, D / 2] is a view of."""
+        """Return the table [S, D / 2] that a factor [.., S, 1, D / 2] is a view of, or the factor.
+
+        A factor that was cast is a table as well: dims of size 1 do not matter.
+        """
         _, tokens, _, size = self.dims(end.args[-1])
-        value: Tensor = self.graph.tensor(value_id)
+        value, table = self.graph.tensor(value_id), value_id
         if value.dims[-3:] != (tokens, 1, size // 2) or numel(value.dims[:-3]) != 1:
             return None
-        while (view := self.origin(value_id, *VIEWS)) is not None:
-            value_id = view.args[0]
-            if self.dims(value_id) == (tokens, size // 2):
-                return value_id
-        return None
+        while (view := self.origin(table, *VIEWS)) is not None:
+            table = view.args[0]
+            if self.dims(table) == (tokens, size // 2):
+                return table
+        return value_id
 
     def _through_views(self, value_id: int, name: str) -> Call | None:
         """Return the call of this name whose result a value is a view of."""

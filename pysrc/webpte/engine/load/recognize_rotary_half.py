@@ -34,15 +34,15 @@ class HalfRotaryRecognizer(RotaryRecognizer):
         super().__init__(graph, scalars)
         self._flat: dict[int, int] = {}  # tables [S, D] by the values [1, S, D] that they view
 
-    def _replace(self, first: Rotation, last: Rotation) -> None:
-        """Put a call that rotates both in the place of the last, with the query first."""
+    def _replace(self, first: Rotation, last: Rotation, place: Call) -> None:
+        """Put a call that rotates both in the place of an end, with the query first."""
         pair = self._in_order(first, last)
-        tables = [self._flat_table(last.end, value_id) for value_id in (last.cosines, last.sines)]
+        tables = [self._flat_table(place, value_id) for value_id in (last.cosines, last.sines)]
         outs = self.add(ValueListValue(tuple(each.end.args[-1] for each in pair)))
         sources = [each.source.args[0] for each in pair]
-        self.replaced[first.end.index] = None
+        self.replaced |= {each.end.index: None for each in pair}
         args = (*sources, *tables, self.add(IntValue(0)), outs)
-        self.replaced[last.end.index] = replace(last.end, name=ROTATE_HALF, args=args)
+        self.replaced[place.index] = replace(place, name=ROTATE_HALF, args=args)
 
     def _flat_table(self, call: Call, value_id: int) -> int:
         """Return a table [S, D], which is made before the first call that needs it."""

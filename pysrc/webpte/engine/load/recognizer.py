@@ -1,7 +1,7 @@
 """The search of a graph for operators that a file writes out as several calls.
 
 A recognizer visits calls, follows values to the calls that computed them, and replaces the last
-call of a group that it finds. Calls whose results nobody needs any more are dropped at the end.
+call of each group that it finds. Calls whose results nobody needs any more are dropped at the end.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ VIEWS = (
     *("aten.view_copy.default", "aten.alias_copy.default", "aten.clone.default"),
     *("aten.squeeze_copy.dims", "aten.unsqueeze_copy.default"),
 )
+CAST = "aten._to_copy.default"
 
 
 class Recognizer:
@@ -127,6 +128,38 @@ async def read_scalars(graph: Graph) -> dict[int, float]:
             data = await transfer.constant.region.read(0, tensor.file_bytes)
             found[tensor.id] = float(tensor.dtype.from_bytes(data)[0])
     return found
+
+
+def merged(graph: Graph) -> Graph:
+    """Return a graph without views and casts that it makes a second time, in the same way."""
+    flow = Dataflow.of(graph)
+    known: dict[tuple[object, ...], int] = {}
+    same: dict[int, int] = {}
+    kept = list[Call]()
+    for call in graph.calls:
+        source, *how, out = (same.get(value_id, value_id) for value_id in call.args)
+        steady = call.name in (*VIEWS, CAST) and flow.volatile.isdisjoint((source, out))
+        if not steady or out in graph.outputs:
+            kept.append(call)
+            continue
+        made = graph.tensor(out)
+        key = (call.name, source, made.dims, made.dtype, *map(graph.value, how))
+        if key in known:
+            same[out] = known[key]
+        else:
+            known[key] = out
+            kept.append(call)
+    values = [
+        ValueListValue(tuple(same.get(i, i) for i in value.items))
+        if isinstance(value, ValueListValue)
+        else value
+        for value in graph.values
+    ]
+    calls = (
+        replace(call, index=index, args=tuple(same.get(i, i) for i in call.args))
+        for index, call in enumerate(kept)
+    )
+    return Graph(tuple(values), tuple(calls), graph.inputs, graph.outputs) if same else graph
 
 
 def _without_dead_calls(graph: Graph) -> Graph:

@@ -1,0 +1,156 @@
+"""Language models of optimum-executorch answer as in ExecuTorch: they take `cache_position`."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import webpte
+from support.graphs.graphs import wait
+from support.page.conversations import tokens_of
+from support.write.pte_writer import GraphWriter, write_pte
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.errors import InputError
+from webpte.llm import Generator, Seq2Seq
+from webpte.llm.generation import ignore_stops
+from webpte_host.base.layout import ROOT
+
+PROGRAMS = ["custom", "quantized", "masked", "static", "hybrid"]
+AHEAD = ["custom", "quantized"]  # those whose caches follow the position
+
+
+@cache
+def files() -> dict[str, bytes]:
+    """Read the programs and answers that tests/data/make/make_optimum.py made."""
+    with zipfile.ZipFile(ROOT / "tests" / "data" / "llm" / "optimum.zip") as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+def answers() -> dict[str, list[int]]:
+    found: dict[str, list[int]] = json.loads(files()["answers.json"])
+    return found
+
+
+async def opened(name: str, device: str) -> webpte.Program:
+    on: Any = SimulatedDevice() if device == "simulated" else device
+    return await webpte.llm.load(files()[f"{name}.pte"], device=on)
+
+
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_tokens_are_those_of_executorch(name: str, device: str) -> None:
+    async def run() -> None:
+        wanted, prompt = answers()[name], answers()["prompt"]
+        async with await opened(name, device) as program:
+            generator = Generator(program)
+            await tokens_of(generator.generate([9, 9, 4, 30, 2, 63, 8, 7, 6, 5], 9))
+            answer = generator.generate(prompt, len(wanted))
+            ignore_stops(answer)
+            assert await tokens_of(answer) == wanted
+            if device == "simulated" and name in AHEAD:
+                assert answer.stats.step_by_step is None
+                assert answer.stats.submissions < len(wanted) - 1
+            else:
+                assert answer.stats.step_by_step is not None
+
+    wait(run())
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_sampled_tokens_are_the_same_ahead_and_one_by_one(name: str) -> None:
+    async def run() -> None:
+        async with await opened(name, "simulated") as program:
+            generator, how = Generator(program), cast("Any", {"temperature": 0.9, "seed": 5})
+            ahead = await tokens_of(generator.generate(answers()["prompt"], 20, **how))
+            single = generator.generate(answers()["prompt"], 20, steps_ahead=1, **how)
+            assert await tokens_of(single) == ahead
+
+    wait(run())
+
+
+def test_an_answer_ends_at_the_stop_token_of_the_program() -> None:
+    async def run() -> None:
+        wanted = answers()["custom"]
+        async with await opened("custom", "numpy") as program:
+            generator = Generator(program)
+            assert generator.eos == {2}
+            assert generator.max_context == 32
+            answer = generator.generate(answers()["prompt"], 20)
+            assert await tokens_of(answer) == wanted[: wanted.index(2)]
+
+    wait(run())
+
+
+@pytest.mark.parametrize("name", ["custom", "masked"])
+def test_a_guess_is_refused_or_right(name: str) -> None:
+    async def run() -> None:
+        async with await opened(name, "simulated") as program:
+            prompt = answers()["prompt"] * 2
+            plain = await tokens_of(Generator(program).generate(prompt, 12))
+            answer = Generator(program).generate(prompt, 12, speculate="lookup")
+            assert await tokens_of(answer) == plain
+
+    wait(run())
+
+
+SIZE = 7
+
+
+def encoder_decoder() -> dict[str, GraphWriter]:
+    """Write an encoder, and a decoder that takes its output before the position.
+
+    The token after each is the next, and the token at the greatest input is never chosen.
+    """
+    encoder, decoder = GraphWriter(), GraphWriter()
+    x = encoder.tensor((1, SIZE))
+    encoder.inputs(x)
+    encoder.outputs(encoder.op("aten.neg.default", x, encoder.tensor((1, SIZE))))
+    following = np.roll(np.eye(SIZE, dtype=np.float32), 1, axis=1)
+    tokens, hidden = decoder.tensor((1, 1), "int64"), decoder.tensor((1, SIZE))
+    position, dims = decoder.tensor((1,), "int64"), (1, 1, SIZE)
+    table = decoder.tensor(following.shape, constant=following)
+    rows = decoder.op("aten.embedding.default", table, tokens, decoder.tensor(dims))
+    number = decoder.symint()
+    zero = decoder.int(0)
+    decoder.op("et_vk.select_as_symint.default", position, zero, zero, number)
+    out = decoder.op("aten.add.Tensor", rows, hidden, decoder.int(1), decoder.tensor(dims))
+    decoder.inputs(tokens, hidden, position)
+    decoder.outputs(out)
+    return {"encoder": encoder, "text_decoder": decoder}
+
+
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+def test_a_decoder_may_take_the_position_last(device: str) -> None:
+    async def run() -> None:
+        on: Any = SimulatedDevice() if device == "simulated" else device
+        more = {"decoder_start_token_id": 1, "get_eos_id": 6, "get_max_seq_len": 9}
+        file = write_pte(methods=encoder_decoder(), constant_methods=more)
+        async with await webpte.load(file, device=on) as program:
+            model = Seq2Seq(program)
+            assert (model.start, model.max_context) == ((1,), 9)
+            assert model.eos == {6}
+            assert await tokens_of(model.generate(np.zeros((1, SIZE), np.float32))) == [2, 3, 4, 5]
+            source = np.zeros((1, SIZE), np.float32)
+            source[0, 4], source[0, 5] = 3, -3
+            assert await tokens_of(model.generate(source, 3)) == [5, 5, 5]
+
+    wait(run())
+
+
+def test_a_program_without_a_cache_says_what_to_do() -> None:
+    async def run() -> None:
+        g = GraphWriter()
+        tokens = g.tensor((1, 4), "int64")
+        table = g.tensor((SIZE, SIZE), constant=np.eye(SIZE, dtype=np.float32))
+        g.inputs(tokens)
+        g.outputs(g.op("aten.embedding.default", table, tokens, g.tensor((1, 4, SIZE))))
+        async with await webpte.load(write_pte(g), device="numpy") as program:
+            with pytest.raises(InputError, match=r"Without a cache .* export it with one"):
+                Generator(program)
+
+    wait(run())
