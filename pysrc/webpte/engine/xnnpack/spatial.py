@@ -313,7 +313,7 @@ def lower_resize(lowering: Lowering, node: XnnNode) -> None:
 def lower_argmax_pool(lowering: Lowering, node: XnnNode) -> None:
     """Append the maxima of windows that do not overlap, and the places of the maxima.
 
-    Places are int32, whatever the type that the exporter wrote for them.
+    XNNPACK computes places as int32; exporters wrote the type of the maxima for them.
     """
     x = lowering.value(node, "input_id")
     if any(paddings(node)):

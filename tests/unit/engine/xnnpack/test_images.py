@@ -313,7 +313,7 @@ def test_live_sizes_of_images_over_several_calls() -> None:
 
 @pytest.mark.parametrize("type", ["int32", "fp32"])
 def test_places_of_maxima(type: str) -> None:
-    """Places are int32 for XNNPACK, whatever the file says: exporters write the maxima's type."""
+    """XNNPACK computes places as int32; exporters wrote the type of the maxima for them."""
     g = XnnpackWriter()
     x = g.value((2, 4, 6, 3), argument=0)
     best = g.value((2, 1, 6, 3), argument=1, output=True)
