@@ -257,6 +257,9 @@ def lower_attention(lowering: Lowering, node: XnnNode) -> None:
     ):
         shapes = ", ".join(str(list(value.dims)) for value in (q, k, v, scale, mask))
         raise GraphError(f"attention of {shapes}")
+    if any(value.quantization is not None for value in (q, k, v, scale, mask, out)):
+        lowering.refuse(node, "of 8 bits")
+        return
     if not q.dims[:-2] == k.dims[:-2] == v.dims[:-2]:
         lowering.refuse(node, "with fewer heads of keys")
         return

@@ -313,12 +313,15 @@ def lower_resize(lowering: Lowering, node: XnnNode) -> None:
 def lower_argmax_pool(lowering: Lowering, node: XnnNode) -> None:
     """Append the maxima of windows that do not overlap, and the places of the maxima.
 
-    Places are int32, whatever the type that the exporter wrote for them.
+    XNNPACK computes places as int32; exporters wrote the type of the maxima for them.
     """
     x = lowering.value(node, "input_id")
     if any(paddings(node)):
         raise GraphError("a pool of places with paddings is not supported")
     outs = [lowering.value(node, name) for name in ("output_value_id", "output_index_id")]
+    if x.quantization is not None or outs[0].quantization is not None:
+        lowering.refuse(node, "of 8 bits")
+        return
     held = [lowering.new(outs[0], IMAGES), lowering.new(outs[1], IMAGES, DTYPES["int32"])]
     args = (lowering.image(x), window(node, "pooling"))
     lowering.writer.call("webpte.argmax_pool2d.default", args, [one.tensor for one in held])

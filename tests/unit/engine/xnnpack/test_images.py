@@ -19,8 +19,8 @@ from support.graphs.xnnpack_graphs import (
     unary,
     window,
 )
-from support.write.xnnpack_writer import XnnpackWriter, floats
-from webpte.errors import GraphError
+from support.write.xnnpack_writer import XnnpackWriter, floats, per_tensor
+from webpte.errors import GraphError, UnsupportedOpError
 
 DATA = Path(__file__).parents[3] / "data" / "format"
 SIDES = {"top": 0, "right": 0, "bottom": 0, "left": 0}
@@ -313,7 +313,7 @@ def test_live_sizes_of_images_over_several_calls() -> None:
 
 @pytest.mark.parametrize("type", ["int32", "fp32"])
 def test_places_of_maxima(type: str) -> None:
-    """Places are int32 for XNNPACK, whatever the file says: exporters write the maxima's type."""
+    """XNNPACK computes places as int32; exporters wrote the type of the maxima for them."""
     g = XnnpackWriter()
     x = g.value((2, 4, 6, 3), argument=0)
     best = g.value((2, 1, 6, 3), argument=1, output=True)
@@ -325,3 +325,15 @@ def test_places_of_maxima(type: str) -> None:
     np.testing.assert_array_equal(maxima, given.max(1, keepdims=True))
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, given.argmax(1)[:, np.newaxis])
+
+
+def test_places_of_maxima_of_bytes_are_refused() -> None:
+    g = XnnpackWriter()
+    x = g.value((2, 4, 6, 3), "qint8", quant=per_tensor(0.1))
+    g.node("Convert", g.value((2, 4, 6, 3), argument=0), x)
+    best = g.value((2, 1, 6, 3), argument=1, output=True)
+    places = g.value((2, 1, 6, 3), "int32", argument=2, output=True)
+    fields: dict[str, Any] = {**SIDES, "kernel": (4, 1)}
+    g.node("ArgMaxPooling2d", x, best, places, **fields)
+    with pytest.raises(UnsupportedOpError, match=r"ArgMaxPooling2d\(of 8 bits\)"):
+        computed(g, floats(2, 4, 6, 3))

@@ -448,3 +448,14 @@ def test_attention_with_fewer_heads_of_keys_is_refused() -> None:
     dims = ((2, 3, 5, 8), (2, 7, 8), (2, 7, 8), (8,), (5, 7))
     with pytest.raises(UnsupportedOpError, match=r"ScaledDotProductAttention\(with fewer heads"):
         computed(attention(*dims), *[floats(*each) for each in dims])
+
+
+def test_attention_of_bytes_is_refused() -> None:
+    g = XnnpackWriter()
+    sizes = ((3, 5, 8), (3, 7, 8), (3, 7, 8), (8,), (5, 7))
+    ids = [g.value(each, argument=place) for place, each in enumerate(sizes)]
+    query = g.value(sizes[0], "qint8", quant=per_tensor(0.1))
+    g.node("Convert", ids[0], query)
+    g.node("ScaledDotProductAttention", query, *ids[1:], g.value(sizes[0], argument=5, output=True))
+    with pytest.raises(UnsupportedOpError, match=r"ScaledDotProductAttention\(of 8 bits\)"):
+        computed(g, *[floats(*each) for each in sizes])
