@@ -94,6 +94,7 @@ def test_a_guess_is_refused_or_right(name: str) -> None:
             plain = await tokens_of(Generator(program).generate(prompt, 12))
             answer = Generator(program).generate(prompt, 12, speculate="lookup")
             assert await tokens_of(answer) == plain
+            assert bool(answer.stats.proposed_tokens) is (name in AHEAD)
 
     wait(run())
 

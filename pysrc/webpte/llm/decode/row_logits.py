@@ -59,7 +59,11 @@ def row_logits(graph: Graph, rows: int) -> Graph | str:
         if reason is not None:
             return reason
         graph = head.graph_of_all_rows()
-    short = resized(graph, {}, {tokens.id: (1, rows)})
+    given: dict[int, Dims] = {tokens.id: (1, rows)}
+    for value_id in graph.inputs[1:2]:
+        if getattr(graph.value(value_id), "dims", None) == (chunk,):
+            given[value_id] = (rows,)  # the position of each token
+    short = resized(graph, {}, given)
     dims = short.tensor(logits.id).dims
     if _rows(dims) != rows:
         return f"the logits of {rows} tokens have the shape {list(dims)}"

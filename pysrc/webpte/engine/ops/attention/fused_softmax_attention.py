@@ -78,7 +78,9 @@ class Parts:
             found.scales.append((scale, op.name == DIV))
             return found
         found = self.reading(part.tensor("self"))
-        if found.layout is not None and op.name in PERMUTES:
+        if op.name == EXPAND and part.tensor("self").dims != part.out.dims:
+            found.layout = None
+        elif found.layout is not None and op.name in PERMUTES:
             found.layout = found.layout.permuted(permutation(part))
         elif found.layout is not None:  # a view, or an expansion that changes nothing
             found.layout = found.layout.viewed(part.out.dims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import webpte
 from support.graphs.encoder_graphs import (
     SPLIT,
     WRITTEN,
@@ -15,6 +16,7 @@ from support.graphs.encoder_graphs import (
 )
 from support.graphs.graphs import build_graph, make_planner, read_graph, run_once, wait
 from support.write import pack_suite
+from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.load.fold_graph import fold_constants
 from webpte.engine.ops.core.strided_view import dense
@@ -213,3 +215,45 @@ def test_layouts_through_views_and_permutations() -> None:
     assert dense((6, 4)).viewed((4, 6)) is not None
     assert viewed.permuted((3, 0, 1, 2)).viewed((5, 48)) is None
     assert dense((2, 3)).viewed((7,)) is None
+
+
+def expanding() -> GraphWriter:
+    """Write attention of a query that is expanded to as many rows as another input has."""
+    g, rows, keys, size = GraphWriter(), 5, 7, 8
+    query, other = g.tensor((1, rows, size)), g.tensor((rows,))
+    key, value = g.tensor((1, keys, size)), g.tensor((1, keys, size))
+    order, turned = g.int_list([0, 2, 1]), g.tensor((1, size, keys))
+    columns = g.op("aten.permute_copy.default", key, order, turned)
+    count = g.symint(rows)
+    g.op("sym_size.int", other, g.int(0), count)
+    sizes = g.value_list([g.int(1), count, g.int(size)])
+    out = g.tensor((1, rows, size))
+    more = g.op("aten.expand_copy.default", query, sizes, g.bool_(False), out)
+    scores = g.op("aten.bmm.default", more, columns, g.tensor((1, rows, keys)))
+    dims = g.tensor((1, rows, keys))
+    weights = g.op("aten._softmax.default", scores, g.int(-1), g.bool_(False), dims)
+    result = g.op("aten.bmm.default", weights, value, g.tensor((1, rows, size)))
+    g.inputs(query, other, key, value)
+    g.outputs(result)
+    for one in (query, other, result):
+        g.host(one, dynamic=True)
+    return g
+
+
+def test_an_expansion_is_left_out_where_it_changes_nothing() -> None:
+    async def run() -> None:
+        random, data = np.random.default_rng(8), write_pte(expanding())
+        async with (
+            await webpte.load(data, device="numpy") as reference,
+            await webpte.load(data, device=SimulatedDevice()) as program,
+        ):
+            for rows, wanted in ((5, 5), (1, 1), (1, 3)):
+                shapes = ((1, rows, 8), (wanted,), (1, 7, 8), (1, 7, 8))
+                given = [random.normal(0, 1, one).astype(np.float32) for one in shapes]
+                (found,), (known,) = await program.forward(*given), await reference.forward(*given)
+                np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-6)
+                (delegate,) = program._build.gpu_delegates
+                kernels = [dispatch.kernel for dispatch in delegate.planner.dispatches()]
+                assert (kernels == ["softmax_attention"]) is (rows == wanted)
+
+    wait(run())
