@@ -24,6 +24,7 @@ TEMPLATES = Path(__file__).with_name("reference_templates")
 MODULES = (
     *("webpte", "webpte.errors", "webpte.vision", "webpte.report", "webpte.training"),
     *(
+        "webpte.hub",
         "webpte.library",
         "webpte.llm",
         "webpte.retrieval",
