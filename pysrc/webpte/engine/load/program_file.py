@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -148,6 +148,11 @@ async def _read_graphs(
 ) -> tuple[ExecutionPlan, tuple[Graph | None, ...]]:
     """Read the graphs of a method's delegates, and fit the calls to graphs with fewer arguments."""
     graphs: list[Graph | None] = []
+    layouts: dict[int, list[list[End | None]]] = defaultdict(list)
+    for call in plan.instructions:
+        if isinstance(call, DelegateCall):
+            layouts[call.delegate_index].append([_end(plan, value) for value in call.args])
+    places: dict[int, tuple[int, ...]] = {}
     for index, delegate in enumerate(plan.delegates):
         span = program.delegate_span(delegate) if delegate.id in BACKENDS else None
         if span is None:
@@ -158,12 +163,7 @@ async def _read_graphs(
             blob = await vulkan.read_delegate(region)
             graphs.append(scale_after_norms(build_graph(blob, source, named)))
             continue
-        calls = [i for i in plan.instructions if isinstance(i, DelegateCall)]
-        given = [
-            [_end(plan, value) for value in call.args]
-            for call in calls
-            if call.delegate_index == index
-        ]
+        given = layouts[index]
         if not given:  # nothing says which tensors the delegate takes, and nothing needs it
             graphs.append(None)
             continue
@@ -173,9 +173,8 @@ async def _read_graphs(
         xnn = await xnnpack.read_delegate(region)
         lowered = await lower_graph(xnn, source, named, ends, NODES)
         graphs.append(lowered.graph)
-        places = (*lowered.inputs, *lowered.outputs)
-        plan = _with_arguments(plan, index, places)
-    return plan, tuple(graphs)
+        places[index] = *lowered.inputs, *lowered.outputs
+    return _with_arguments(plan, places) if places else plan, tuple(graphs)
 
 
 def _end(plan: ExecutionPlan, index: int) -> End | None:
@@ -183,17 +182,18 @@ def _end(plan: ExecutionPlan, index: int) -> End | None:
     return End(value.sizes, value.dim_order) if isinstance(value, TensorMeta) else None
 
 
-def _with_arguments(plan: ExecutionPlan, index: int, places: Sequence[int]) -> ExecutionPlan:
-    """Keep the arguments at `places` in the calls of a delegate, in that order."""
+def _with_arguments(plan: ExecutionPlan, places: Mapping[int, tuple[int, ...]]) -> ExecutionPlan:
+    """Keep the arguments at `places`, by delegate, in the calls of delegates, in that order."""
 
     def fitted(call: Instruction) -> Instruction:
-        if not isinstance(call, DelegateCall) or call.delegate_index != index:
+        if not isinstance(call, DelegateCall) or call.delegate_index not in places:
             return call
-        if len(call.args) <= max(places, default=-1):
+        index, taken = call.delegate_index, places[call.delegate_index]
+        if len(call.args) <= max(taken, default=-1):
             raise GraphError(
-                f"delegate {index} is called with {len(call.args)} values, and takes {places}"
+                f"delegate {index} is called with {len(call.args)} values, and takes {taken}"
             )
-        return replace(call, args=tuple(call.args[place] for place in places))
+        return replace(call, args=tuple(call.args[place] for place in taken))
 
     chains = tuple(tuple(map(fitted, chain)) for chain in plan.chains)
     return replace(plan, chains=chains)

@@ -13,17 +13,17 @@ from math import prod
 
 import numpy as np
 
+from webpte.engine.dtypes import DTYPES
 from webpte.engine.files.source import BytesSource, ConvertedSource, Region
 from webpte.engine.graph.graph import Constant
 from webpte.engine.shapes import Dims
 
 Array = np.ndarray
-BF16 = "bfloat16"  # which NumPy lacks: the upper halves of float32
 
 
 @dataclass(frozen=True)
 class AxisOrder:
-    """DynamicRows of `dims` with the axes reordered, and the elements cast."""
+    """Rows of `dims` with the axes reordered, and the elements cast."""
 
     dims: Dims
     axes: tuple[int, ...]
@@ -31,14 +31,14 @@ class AxisOrder:
     target: str
 
     def __call__(self, data: bytes | memoryview) -> bytes:
-        array = decoded(data, self.source).reshape(-1, *self.dims)
+        array = DTYPES[self.source].from_bytes(data).reshape(-1, *self.dims)
         moved = array.transpose(0, *(axis + 1 for axis in self.axes))
-        return np.ascontiguousarray(moved).astype(self.target, copy=False).tobytes()
+        return DTYPES[self.target].to_bytes(moved)
 
 
 @dataclass(frozen=True)
 class Widened:
-    """DynamicRows of bytes with zeros appended."""
+    """Rows of bytes with zeros appended."""
 
     file_bytes: int
     row_bytes: int
@@ -46,17 +46,6 @@ class Widened:
     def __call__(self, data: bytes | memoryview) -> bytes:
         rows = np.frombuffer(data, np.uint8).reshape(-1, self.file_bytes)
         return np.pad(rows, ((0, 0), (0, self.row_bytes - self.file_bytes))).tobytes()
-
-
-def decoded(data: bytes | memoryview, dtype: str) -> Array:
-    """Return the elements of a constant; bf16 becomes float32."""
-    if dtype != BF16:
-        return np.frombuffer(data, dtype)
-    return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
-
-
-def itemsize(dtype: str) -> int:
-    return 2 if dtype == BF16 else np.dtype(dtype).itemsize
 
 
 def relaid(
@@ -69,9 +58,10 @@ def relaid(
         return constant
     if not rows * count:
         return constant
-    read = constant.region.head(rows * count * itemsize(source))
+    file_bytes, row_bytes = (count * DTYPES[dtype].itemsize for dtype in (source, target))
+    read = constant.region.head(rows * file_bytes)
     convert = AxisOrder(tuple(dims), tuple(axes), source, target)
-    found = ConvertedSource(read, count * itemsize(source), count * itemsize(target), convert)
+    found = ConvertedSource(read, file_bytes, row_bytes, convert)
     return Constant(Region(found, 0, found.size), None)
 
 

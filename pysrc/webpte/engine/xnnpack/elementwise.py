@@ -9,7 +9,7 @@ from typing import Any
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.shapes import broadcast as broadcast_dims
-from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering, Order
+from webpte.engine.xnnpack.lowering import Lowering, NodeLowering, Order
 from webpte.engine.xnnpack.quantized import lower_table, quantized_binary
 
 # Operators of the nodes with an input and an output, and their further arguments.
@@ -88,14 +88,6 @@ def limits(node: XnnNode) -> tuple[float, float]:
     return node.clamp or (-math.inf, math.inf)
 
 
-def give_clamped(lowering: Lowering, node: XnnNode, out: XnnTensor, made: Held) -> Tensor:
-    """Give a value as held by `made`, clamped if the node says so; return the unclamped tensor."""
-    lowering.give(out, made)
-    if all(map(math.isinf, limits(node))):
-        return made.tensor
-    return lowering.writer.new_tensor(made.tensor.dtype, made.tensor.dims)
-
-
 def compute_clamped(
     lowering: Lowering,
     node: XnnNode,
@@ -105,11 +97,14 @@ def compute_clamped(
     order: Order | None = None,
 ) -> None:
     """Append a call that computes a value, and the call that clamps its results, if any."""
+    if all(map(math.isinf, limits(node))):
+        lowering.compute(out, name, args, order)
+        return
     made = lowering.new(out, order)
-    free = give_clamped(lowering, node, out, made)
+    free = lowering.writer.new_tensor(made.tensor.dtype, made.tensor.dims)
     lowering.writer.call(name, args, free)
-    if free is not made.tensor:
-        clamp(lowering, node, free, made.tensor)
+    clamp(lowering, node, free, made.tensor)
+    lowering.give(out, made)
 
 
 def lower_binary(lowering: Lowering, node: XnnNode) -> None:

@@ -21,8 +21,9 @@ from webpte.engine.shapes import Dims
 from webpte.engine.xnnpack.constants import in_memory, relaid, widened
 from webpte.engine.xnnpack.elementwise import compute_clamped
 from webpte.engine.xnnpack.lowering import DynamicRows, Held, Lowering, NodeLowering
-from webpte.engine.xnnpack.quantized import lower_table, params, quantized_limits
+from webpte.engine.xnnpack.quantized import is_signed, lower_table, params, quantized_limits
 from webpte.engine.xnnpack.spatial import cast_constant, requantization, weight_zero
+from webpte.engine.xnnpack.tables import limits
 from webpte.engine.xnnpack.validate import TRANSPOSE_WEIGHTS
 from webpte.errors import GraphError
 
@@ -310,11 +311,9 @@ def lower_convert(lowering: Lowering, node: XnnNode) -> None:
             return
         lowering.compute(out, "aten._to_copy.default", (held.tensor,), held.order)
         return
-    per, least, most = params(quantized), -128, 127
-    if quantized.datatype is XnnDataType.QUINT8:
-        least, most = 0, 255
+    per, ends = params(quantized), limits(is_signed(quantized))
     name = "dequantize" if quantized is x else "quantize"
-    args = (held.tensor, per.scale, per.zero_point, least, most, None)
+    args = (held.tensor, per.scale, per.zero_point, *ends, None)
     lowering.compute(out, f"quantized_decomposed.{name}_per_tensor.default", args, held.order)
 
 

@@ -223,7 +223,7 @@ class Lowering:
 NodeLowering = Callable[[Lowering, XnnNode], None]
 
 
-async def resolve_constants(
+def resolve_constants(
     graph: XnnGraph, source: ByteSource, named: Mapping[str, Region]
 ) -> list[Constant | None]:
     """Return the bytes of the constants of a graph by number; the first stands for none."""
@@ -280,7 +280,7 @@ async def lower_graph(
 ) -> Lowered:
     """Lower a graph. `ends` are the arguments of the delegate, `nodes` the kinds of nodes."""
     check_graph(graph)
-    constants = await resolve_constants(graph, source, named)
+    constants = resolve_constants(graph, source, named)
     lowering = Lowering(graph, constants, await read_scales(graph, constants))
     inputs = _sorted(value for value in graph.values if value.is_input)
     outputs = _sorted(value for value in graph.values if value.is_output)

@@ -9,6 +9,7 @@ from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.elementwise import common_order
 from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import is_signed
+from webpte.engine.xnnpack.tables import limits
 from webpte.errors import GraphError
 
 
@@ -60,7 +61,7 @@ def lower_pad(lowering: Lowering, node: XnnNode) -> None:
     pads = [amount for axis in reversed(held.order) for amount in (before[axis], after[axis])]
     filler: float | int = value
     if isinstance(x.quantization, PerTensorQuant):
-        least, most = (-128, 127) if is_signed(x) else (0, 255)
+        least, most = limits(is_signed(x))
         quotient = np.float32(value) / np.float32(x.quantization.scale)
         scaled = round(float(quotient)) + x.quantization.zero_point
         filler = max(least, min(most, scaled))

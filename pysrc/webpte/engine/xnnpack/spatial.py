@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.engine.dtypes import DTYPES
+from webpte.engine.dtypes import BFLOAT16, DTYPES
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Constant, Tensor
-from webpte.engine.xnnpack.constants import BF16, in_memory, relaid
+from webpte.engine.xnnpack.constants import in_memory, relaid
 from webpte.engine.xnnpack.elementwise import clamp, compute_clamped, limits
 from webpte.engine.xnnpack.lowering import IMAGES, DynamicRows, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import params, quantized_limits
@@ -109,9 +109,7 @@ def _lower_float(
     stride, dilation = window(node, "subsampling"), window(node, "dilation")
     args = (image, kernel, addend, stride, pads, dilation, sizes.transposed, extra, sizes.groups)
     least, most = limits(node)
-    if math.isinf(least) and math.isinf(most):
-        lowering.compute(out, "aten.convolution.default", args, IMAGES)
-    elif sizes.transposed:
+    if sizes.transposed or (math.isinf(least) and math.isinf(most)):
         compute_clamped(lowering, node, out, "aten.convolution.default", args, IMAGES)
     else:
         ends = [None if math.isinf(limit) else limit for limit in (least, most)]
@@ -146,7 +144,7 @@ def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
     source = lowering.dtype(value).name
     if not lowering.dtype(value).is_float:
         raise GraphError(f"value {value.id} of {source}, where a float is needed")
-    if value.constant is None or source == dtype or (source, dtype) == ("float32", BF16):
+    if value.constant is None or source == dtype or (source, dtype) == ("float32", BFLOAT16):
         return lowering.plain(value)
     # row by row, so that no large constant is converted as a whole
     rows, inner = (value.dims[0], value.dims[1:]) if value.dims else (1, ())
@@ -260,13 +258,10 @@ def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
         filler = 0 if lowering.dtype(x).name == "uint8" else -128
     image, pads = padded(lowering, node, image, filler)
     sizes = (window(node, "pooling"), window(node, "stride"), pads, window(node, "dilation"))
-    name = "aten.max_pool2d.default"
-    if isinstance(out.quantization, PerTensorQuant):
-        if node.clamp is not None:
-            lowering.refuse(node, "of 8 bits with limits")
-            return
-        lowering.compute(out, name, (image, *sizes, False), IMAGES)
+    if isinstance(out.quantization, PerTensorQuant) and node.clamp is not None:
+        lowering.refuse(node, "of 8 bits with limits")
         return
+    name = "aten.max_pool2d.default"
     compute_clamped(lowering, node, out, name, (image, *sizes, False), IMAGES)
 
 
