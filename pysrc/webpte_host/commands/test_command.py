@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -30,13 +31,17 @@ _LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # also name tests: those to leav
 _LAST_WORDS_SECONDS = 10
 _COMPILED = STATE / "pycache"
 # Sections with a single process, which leaves processors idle: each runs in parallel with the
-# section after it.
-_ASIDE = ("mypy", "Firefox tests")
+# sections after it, up to the named section, or to the last.
+_ASIDE = {"mypy": "unit tests", "Firefox tests": "native tests"}
+_SET_UP = "drivers and browsers"
 # A browser hangs or crashes on rare occasions, independently of the test: that test runs again in
 # another page. The run reports it, a crash with the browser's processes and their memory. Every
 # other error is a failure at once.
 _LOST = "PageLostError: no progress and no CPU activity|(?i:(page|target) crashed)"
 _IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
+
+# A title, and a command, or a function that sets up what the sections after it need.
+_Section = tuple[str, list[str] | Callable[[], object]]
 
 _USAGE = """\
 usage: python3 serve.py test [--near | --all | --native | --site | --adapter hardware]
@@ -97,12 +102,16 @@ def main(arguments: list[str]) -> int:
     native, site = (arguments[:1] == [option] for option in ("--native", "--site"))
     rest = arguments[1:]
     chosen = _paths(arguments)
+    everything = arguments in ([], [_ALL])
     on_cluster = bool(chosen) and all(_is_in(path, _CLUSTER) for path in chosen) and not native
-    python = environment.ensure(
-        with_browser=_need_browser(chosen or (_NATIVE if native else _SITE)),
-        with_driver=native or on_cluster or arguments in ([], [_ALL]),
-        with_firefox=arguments in ([], [_ALL]) or _FIREFOX in chosen,
-    )
+    if everything:
+        python = environment.ensure(with_browser=False, with_runtime=True)
+    else:
+        python = environment.ensure(
+            with_browser=_need_browser(chosen or (_NATIVE if native else _SITE)),
+            with_driver=native or on_cluster,
+            with_firefox=_FIREFOX in chosen,
+        )
     if on_cluster:
         checks = [_cluster_tests(arguments)]
     elif native:
@@ -174,12 +183,14 @@ def _is_in(path: str, folder: str) -> bool:
     return _path(path).is_relative_to(ROOT / folder)
 
 
-def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
+def _checks(python: Path, arguments: list[str]) -> list[_Section]:
     pytest = [str(python), "-m", "pytest"]
     if arguments and arguments != [_ALL]:  # with more arguments, the first is for pytest
         return [("pytest", [*pytest, *arguments])]
+    set_up = partial(environment.ensure, with_browser=True, with_driver=True, with_firefox=True)
     return [
         *_code_checks(python),
+        (_SET_UP, set_up),
         # Two runs, so that the quick tests report early. A file stays in a single process, with a
         # browser for all its tests.
         ("unit tests", [*pytest, *_by_file(), *arguments, "tests/unit"]),
@@ -191,26 +202,28 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _code_checks(python: Path) -> list[tuple[str, list[str]]]:
+def _code_checks(python: Path) -> list[_Section]:
     return [
+        ("mypy", [str(python), "-m", "mypy"]),
         ("ruff check", [str(python), "-m", "ruff", "check", "."]),
         ("ruff format", [str(python), "-m", "ruff", "format", "--check", "."]),
-        ("mypy", [str(python), "-m", "mypy"]),
     ]
 
 
-def _near_checks(options: list[str]) -> list[tuple[str, list[str]]]:
+def _near_checks(options: list[str]) -> list[_Section]:
     """Choose the tests near the change, print why, and return their sections."""
     base, changed = near.changed_files(ROOT)
     found = near.choose(ROOT, changed)
     print(f"{len(changed)} files differ from {base}. Near them:", flush=True)
     print("\n".join(f"    {line}" for line in found.lines()), flush=True)
     unit, native, browser, firefox = map(found.files, ("unit", "native", "browser", "firefox"))
-    python = environment.ensure(
+    set_up = partial(
+        environment.ensure,
         with_browser=bool(browser or firefox),
         with_driver=bool(native or found.tables),
         with_firefox=bool(firefox),
     )
+    python = environment.ensure(with_browser=False, with_runtime=bool(browser or firefox))
     pytest = [str(python), "-m", "pytest"]
     rows = " or ".join(f"{name}-" for name in sorted(found.tables))
     sections = [
@@ -220,7 +233,8 @@ def _near_checks(options: list[str]) -> list[tuple[str, list[str]]]:
         (browser, ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *options, *browser])),
         (firefox, ("Firefox tests", [*pytest, "-q", *_IN_BROWSER, *options, *firefox])),
     ]
-    return [*_code_checks(python), *(section for wanted, section in sections if wanted)]
+    chosen = [section for wanted, section in sections if wanted]
+    return [*_code_checks(python), (_SET_UP, set_up), *chosen]
 
 
 def _processes(more: int = 0) -> list[str]:
@@ -232,30 +246,32 @@ def _by_file(more: int = 0) -> list[str]:
     return [*_processes(more), "--dist", "loadfile", "--no-loadscope-reorder", "-q"]
 
 
-def _native_tests(python: Path, arguments: list[str]) -> tuple[str, list[str]]:
+def _native_tests(python: Path, arguments: list[str]) -> _Section:
     """Return the section that distributes single tests: they share only compiled kernels."""
     command = [str(python), "-m", "pytest", *_processes(), "--dist", "load", "-q"]
     return "native tests", [*command, *arguments]
 
 
-def _cluster_tests(arguments: list[str]) -> tuple[str, list[str]]:
+def _cluster_tests(arguments: list[str]) -> _Section:
     """Return the section of tests on a cluster: a single process, which starts others."""
     python = cluster_environment.ensure()
     return "cluster tests", [str(python), "-m", "pytest", "-q", *arguments]
 
 
-def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
+def _run_sections(sections: Sequence[_Section]) -> list[str]:
     """Run sections in order (some overlap the next); return the failed sections."""
     failed: list[str] = []
     asides: list[_BackgroundSection] = []
     try:
-        for title, command in sections:
-            if title in _ASIDE:
-                asides.append(_BackgroundSection(title, command))
-                continue
-            if not _run_section(title, command):
+        for title, work in sections:
+            if callable(work):
+                work()
+            elif title in _ASIDE:
+                asides.append(_BackgroundSection(title, work))
+            elif not _run_section(title, work):
                 failed.append(title)
-            failed += _end(asides)
+            if title in _ASIDE.values():
+                failed += _end(asides)
         failed += _end(asides)
     finally:
         for aside in asides:
@@ -303,7 +319,7 @@ class _BackgroundSection:
     def tell(self) -> bool:
         """Wait for the end, and print the output; return whether the section passed."""
         code = self._process.wait()
-        print(f"\n=== {self.title}, beside the section before", flush=True)
+        print(f"\n=== {self.title}, beside other sections", flush=True)
         self._said.seek(0)
         print(self._said.read().decode(errors="replace"), end="", flush=True)
         return _tell(self.title, code, time.monotonic() - self._started)

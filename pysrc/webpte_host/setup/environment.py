@@ -9,10 +9,11 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from webpte_host.base.layout import PYSRC, ROOT, VENV
+from webpte_host.base.layout import PYSRC, ROOT, RUNTIME, VENV
 from webpte_host.base.pinned_venv import PinnedVenv
 from webpte_host.base.progress import Display
 from webpte_host.setup import chromium, firefox, vulkan
@@ -52,23 +53,52 @@ def inside() -> bool:
 
 
 def ensure(
-    *, with_browser: bool = True, with_driver: bool = False, with_firefox: bool = False
+    *,
+    with_browser: bool = True,
+    with_runtime: bool = False,
+    with_driver: bool = False,
+    with_firefox: bool = False,
 ) -> Path:
     """Set up the environment, and on request a driver or browsers with their runtime.
+
+    with_runtime  the browser runtime alone, as with_browser sets it up
 
     Returns the environment's Python.
     """
     display = Display()
-    _ensure_venv(display)
+    with_runtime |= with_browser
+    with _runtime_ahead(with_runtime):
+        _ensure_venv(display)
     if with_driver:
         vulkan.ensure(display)
-    if with_browser:
-        if chromium.find() is None:
-            chromium.ensure(display, venv_python(), _playwright_chromium())
+    if with_browser and chromium.find() is None:
+        chromium.ensure(display, venv_python(), _playwright_chromium())
+    if with_runtime:
         ensure_runtime(display)
     if with_firefox:
         firefox.ensure(display)
     return venv_python()
+
+
+@contextmanager
+def _runtime_ahead(wanted: bool) -> Iterator[None]:
+    """Set up a missing runtime in another process, while pip keeps this process waiting.
+
+    The process says nothing: `ensure_runtime` does afterwards what has failed, and reports it.
+    """
+    if not wanted or RUNTIME.exists() or inside() or _venv().is_ready():
+        yield
+        return
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, str(ROOT / "serve.py"), "setup"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
 
 
 def _ensure_venv(display: Display) -> None:

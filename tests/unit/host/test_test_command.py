@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from webpte_host.base.errors import HostError
 from webpte_host.base.layout import STATE
 from webpte_host.commands import test_command
 
@@ -15,21 +16,33 @@ def say(text: str, code: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize(("code", "failed"), [(0, ["last"]), (2, ["mypy", "last"])])
-def test_some_run_beside_the_next_section(
+def test_some_run_beside_others(
     code: int, failed: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    sections = [
-        ("first", say("one")),
+    sections: list[test_command._Section] = [
         ("mypy", say("types", code)),
+        ("first", say("one")),
+        ("set-up", lambda: print("browsers", flush=True)),
+        ("unit tests", say("two")),
         ("Firefox tests", say("fox")),
-        ("next", say("two")),
-        ("last", say("three", 1)),
+        ("native tests", say("three")),
+        ("last", say("four", 1)),
     ]
     assert test_command._run_sections(sections) == failed
     said = capfd.readouterr().out
-    places = [said.index(text) for text in ("one", "two", "types", "=== mypy ", "fox", "three")]
+    order = ("one", "browsers", "two", "types", "=== mypy ", "three", "fox", "four")
+    places = [said.index(text) for text in order]
     assert places == sorted(places)
     assert ("mypy FAILED with exit code 2" in said) == (code == 2)
+
+
+def test_a_failing_set_up_ends_the_run(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise HostError("no browser")
+
+    with pytest.raises(HostError, match="no browser"):
+        test_command._run_sections([("set-up", fail), ("unit tests", say("one"))])
+    assert "one" not in capfd.readouterr().out
 
 
 def test_what_has_no_section_after_it_is_told(capfd: pytest.CaptureFixture[str]) -> None:

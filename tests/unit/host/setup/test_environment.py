@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,33 @@ def test_a_folder_that_cannot_be_written(shown: Log, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PinnedVenv, "pip_install", refuse)
     with pytest.raises(HostError, match=r"environment could not be written to .*disk full"):
         environment._ensure_venv(Display(shown))
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_the_runtime_is_set_up_while_pip_runs(
+    failing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "serve.py").write_text(
+        "import pathlib, time\n"
+        "pathlib.Path('begun').touch()\n"
+        "while not pathlib.Path('pip').exists(): time.sleep(0.01)\n"
+        "pathlib.Path('ended').touch()\n"
+    )
+    for name, place in {"ROOT": "", "VENV": "venv", "RUNTIME": "runtime"}.items():
+        monkeypatch.setattr(environment, name, tmp_path / place)
+    monkeypatch.setattr(environment, "inside", lambda: False)
+    monkeypatch.setattr(environment, "requirements", list)
+
+    def pip(_display: Display) -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        if failing:
+            raise HostError("no network")
+        (tmp_path / "pip").touch()
+
+    monkeypatch.setattr(environment, "_ensure_venv", pip)
+    monkeypatch.setattr(environment, "ensure_runtime", lambda _display: (tmp_path / "used").touch())
+    with pytest.raises(HostError, match="no network") if failing else nullcontext():
+        environment.ensure(with_browser=False, with_runtime=True)
+    done = [name for name in ("ended", "used") if (tmp_path / name).exists()]
+    assert done == ([] if failing else ["ended", "used"])
