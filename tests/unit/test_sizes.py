@@ -16,9 +16,9 @@ from webpte_host.base.layout import ROOT
 BUDGET = {
     "pysrc/webpte/engine": 45_600,  # with XNNPACK's delegates and language models, and bfloat16
     "pysrc/webpte/llm": 14_500,
-    "pysrc/webpte/tasks": 9_500,  # with the forms of tasks, which were the page's
+    "pysrc/webpte/tasks": 10_200,  # with the forms of tasks, which were the page's
     "web/page": 27_000,
-    "tests": 118_500,  # XNNPACK, bfloat16, operators of older exporters, repositories by name
+    "tests": 120_500,  # XNNPACK, bfloat16, operators of older exporters, repositories by name
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

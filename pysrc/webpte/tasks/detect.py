@@ -29,6 +29,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "background-removal": ("matting",),
     "depth-estimation": ("depth", "ForDepthEstimation"),
     "image-to-image": ("style-transfer", "super-resolution", "upscaling", "ForImageToImage"),
+    "text-to-image": ("image-generation", "stable-diffusion", "StableDiffusionPipeline"),
     "image-feature-extraction": ("image-embedding",),
     "feature-extraction": ("text-embedding", "sentence-similarity", "embeddings"),
     "fill-mask": ("ForMaskedLM",),

@@ -59,6 +59,7 @@ class TaskForm:
     sliders  options that are numbers
     fixed    options that are always the same
     points   whether the call takes points, which are clicked in the picture
+    progress whether the call takes progress(done, total), for work that takes seconds
     """
 
     kind: str
@@ -66,6 +67,7 @@ class TaskForm:
     sliders: Sequence[Slider] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     points: bool = False
+    progress: bool = False
 
 
 SENTENCE = "What a lovely day in Turin, said Ada."

@@ -40,7 +40,7 @@ _SET_UP = "drivers and browsers"
 _LOST = "PageLostError: no progress and no CPU activity|(?i:(page|target) crashed)"
 _IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
 
-# A title, and a command, or a function that sets up what the sections after it need.
+# A title, and a command, or a function that sets up drivers or browsers.
 _Section = tuple[str, list[str] | Callable[[], object]]
 
 _USAGE = """\

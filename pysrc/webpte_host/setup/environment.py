@@ -84,7 +84,7 @@ def ensure(
 def _runtime_ahead(wanted: bool) -> Iterator[None]:
     """Set up a missing runtime in another process, while pip keeps this process waiting.
 
-    The process says nothing: `ensure_runtime` does afterwards what has failed, and reports it.
+    The process says nothing: after a failure, `ensure_runtime` tries again, and reports.
     """
     if not wanted or RUNTIME.exists() or inside() or _venv().is_ready():
         yield

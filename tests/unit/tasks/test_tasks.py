@@ -80,7 +80,9 @@ def test_calls_of_pages_give_the_result_of_the_reference(name: str) -> None:
             task: Any = await webpte.tasks.open(name, FOLDER / wanted.model, device="numpy")
             if wanted.added:
                 await task.add(wanted.added)
-            found = plain(await task(*wanted.args, **wanted.options))
+            noise = iter(wanted.noise)
+            drawn = {"draw": lambda shape: next(noise).reshape(shape)} if wanted.noise else {}  # noqa: B023
+            found = plain(await task(*wanted.args, **wanted.options, **drawn))
             check(named_fields(found, wanted.wanted), wanted.wanted)
             task.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ class AskedTask:
     answer: TaskAnswer | None = None
     settings: dict[str, str] = field(default_factory=dict)  # of how the answer is shown
     camera: bool = False  # it is open, and sends pictures
+    done: tuple[int, int] | None = None  # steps of the answer under way, and all of them
     seen: Any = None  # the picture that the encoder of a prompted model has read
     seen_of: GivenPicture | None = None
 
@@ -46,8 +48,11 @@ class AskedTask:
             return "Click a thing in the picture."
         return ""
 
-    async def run(self) -> Any:
-        """Call the task with the inputs, and return its result."""
+    async def run(self, progress: Callable[[int, int], None]) -> Any:
+        """Call the task with the inputs, and return its result.
+
+        progress   called with the steps that are done, and all steps, by tasks that tell them
+        """
         assert self.task is not None
         places = [] if self.form.kind == TEXT else [await self._main()]
         names: dict[str, Any] = {}
@@ -61,6 +66,8 @@ class AskedTask:
             assert self.picture is not None
             height, width = self.picture.pixels.shape[:2]
             names["points"] = [(x * width, y * height) for x, y in self.points]
+        if self.form.progress:
+            names["progress"] = progress
         return await self.task(*places, **names, **self.options, **self.form.fixed)
 
     async def _main(self) -> Any:

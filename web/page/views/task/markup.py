@@ -137,7 +137,8 @@ def result_view(asked: AskedTask, act: Act, busy: bool) -> list[Html | None]:
     working = None
     if busy:
         cancel = h("button", "Cancel", type="button", data_act=act("cancel"))
-        bar = h("progress", aria_label="Working")
+        known = dict(zip(("value", "max"), asked.done, strict=True)) if asked.done else {}
+        bar = h("progress", aria_label="Working", **known)
         working = h("div", bar, cancel, class_="task-working")
     if asked.problem:
         again = h("button", "Try again", type="button", data_act=act("again"))

@@ -254,6 +254,12 @@ class TaskPanel(Panel):
     async def _answer(self, session: Session, asked: AskedTask) -> None:
         if asked is not self._asked:
             return
+
+        def tell(done: int, total: int) -> None:
+            asked.done = done, total
+            if session.runner.seconds > LONG_SECONDS:
+                self._show_result()
+
         slow = asyncio.get_running_loop().call_later(LONG_SECONDS, self._show_result)
         started = perf_counter()
         try:
@@ -261,9 +267,10 @@ class TaskPanel(Panel):
             given = TaskAnswer(
                 asked.name, None, 0, asked.picture, asked.sound, dict(asked.texts), asked.points[:]
             )
-            result = await asked.run()
+            result = await asked.run(tell)
         finally:
             slow.cancel()
+            asked.done = None
         spent = 1000 * (perf_counter() - started)
         known = (given.picture, given.sound, given.texts, given.points)
         asked.answer = TaskAnswer(asked.name, result, spent, *known)
