@@ -64,6 +64,7 @@ PLAIN = (
     "web",
     "tests/native",
     "tests/support",
+    "tests/unit",
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -78,13 +79,13 @@ def documented(path: Path) -> Iterator[tuple[ast.AST, int, str]]:
             text := ast.get_docstring(node)
         ):
             yield node, getattr(node, "lineno", 1), text
-        for part in ("body", "orelse", "finalbody", "handlers", "cases"):  # expressions have none
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):  # not in expressions
             inner = getattr(node, part, None)
             found += inner if isinstance(inner, list) else ()
 
 
 def problem_of(node: ast.AST, text: str, is_test: bool) -> str | None:
-    """Say what is wrong with a docstring, if anything is."""
+    """Name the fault of a docstring, or return None."""
     if RIDDLE.match(text):
         return "begins with a riddle"
     if isinstance(node, Function) and not is_test and NO_VERB.match(text) and not _is_noun(node):
