@@ -25,13 +25,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 # asyncio.run puts its own handler in place of Python's, and Python then describes that handler in
-# an error nobody sees: with the result of the run, all its arrays included. A sixth of the time of
-# tests of kernels was that. With any other handler asyncio.run leaves it as it is.
+# an error nobody sees: with the result of the run, all its arrays included. That took a sixth of
+# the time of tests of kernels. asyncio.run leaves any other handler in its place.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, _interrupt)
 
 # Thousands of tests and their modules stay until the end. Python looks through objects for cycles
-# less often than it does by default, and through none of those again.
+# less often than it does by default, and never again through these.
 gc.set_threshold(10_000, 20, 20)
 
 

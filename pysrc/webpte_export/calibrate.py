@@ -84,7 +84,7 @@ def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> Calibrate
 
 
 class _Stopped(BaseException):
-    """Ends a run because another run failed."""
+    """Ends a run after another run has failed."""
 
 
 class _Turns:

@@ -259,7 +259,7 @@ def is_quantized_linear(match: Any) -> bool:
 
 
 def turns(node: Any, weight: Any) -> bool | None:
-    """Return True for the transposed weight, False for the weight, and None otherwise."""
+    """Return whether a node transposes the weight, False for the weight; None for other nodes."""
     if node is weight:
         return False
     swaps = any(name in str(node.target) for name in ("permute_copy", "t_copy", "transpose_copy"))

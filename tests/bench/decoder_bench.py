@@ -92,7 +92,7 @@ async def step_of(device: NativeDevice, program: Any, position: int) -> tuple[Na
 
 
 async def kernels_of(device: NativeDevice, program: Any, plan: NativePlan, given: Any) -> None:
-    """Print the kernels of a step, those that take longest first."""
+    """Print the kernels of a step, the slowest first."""
     labels = [label for label, _ in await program.profile("forward", *given)]
     found: dict[tuple[str, Any], list[float]] = defaultdict(list)
     for label, dispatch in zip(labels, plan.dispatches, strict=True):

@@ -4,8 +4,8 @@
 
 It has Pyodide and webpte, and no models: put folders or programs beside page.html, or links to
 them. Any server will do that sends `Cross-Origin-Opener-Policy: same-origin` and
-`Cross-Origin-Embedder-Policy: require-corp`; one that takes POST /log and /result gets the figures.
-Open page.html?script=task_page.py&what=search, for example; each script says what it takes.
+`Cross-Origin-Embedder-Policy: require-corp`; a server that takes POST /log and /result gets the
+figures. Open page.html?script=task_page.py&what=search, for example; each script lists its options.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ page, and `bench.decoder_bench` for programs.
 
     prefill      lengths of prompts ("128,512,2047"): the programs are language models
     options      options of `load` by comma, such as "half_products" or "subgroup_matrices=false"
-    kv_cache     what a language model's cache is kept in ("f32", "f16", "int8")
+    kv_cache     the format of a language model's cache ("f32", "f16", "int8")
     steps        decode steps timed one by one (32), four times as many in a row
     runs         calls timed of other programs (200)
     overlapped   calls on their way at once (4), for the frames per second of other programs
@@ -43,7 +43,7 @@ def options_of(text: str) -> DeveloperOptions:
 
 
 def short(figures: Figures, count: int) -> Figures:
-    """Return what a table needs of a measurement."""
+    """Return the figures of a measurement that a table shows."""
     names = ("ms", "best_ms", "tokens_per_second", "gpu_ms", "parts", "step_by_step")
     told = {name: figures[name] for name in names if figures.get(name)}
     rows = (figures.get("kernels") or [])[:count]
@@ -97,7 +97,7 @@ async def measure(base: str, asked: Mapping[str, str], say: Any) -> str:
 
 
 def start() -> asyncio.Future[str]:
-    """Measure what the page's query asks for."""
+    """Start the measurements in the page's query."""
     import js  # of Pyodide
 
     asked = {str(key): str(value) for key, value in js.query.to_py().items()}

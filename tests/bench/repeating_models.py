@@ -42,7 +42,7 @@ SPECIAL = ["<unk>", "<pad>", START, END, FAKE, IMAGE, GLOBAL] + [
 
 
 def whisper(folder: Path, tiny: bool) -> None:
-    """Write a model of whisper-tiny's sizes, or a much smaller one that hears as much at once."""
+    """Write a model of whisper-tiny's sizes, or a much smaller model with the same windows."""
     width, layers, heads = (64, 1, 2) if tiny else (384, 4, 6)
     sizes = {"d_model": width, "vocab_size": WHISPER_VOCABULARY, "num_mel_bins": 80}
     for half in ("encoder", "decoder"):
@@ -72,7 +72,7 @@ def whisper(folder: Path, tiny: bool) -> None:
 
 
 def smolvlm(folder: Path, tiny: bool) -> None:
-    """Write a model of SmolVLM-256M's sizes, or a much smaller one that takes smaller tiles."""
+    """Write a model of SmolVLM-256M's sizes, or a much smaller model with smaller tiles."""
     vision = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
     text = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9}
     if tiny:
@@ -170,7 +170,7 @@ def write_decoder(name: str, folder: Path, layers: int | None, context: int) -> 
 
 
 def numbered_words(special: list[str], count: int) -> dict[str, int]:
-    """Return so many words with their numbers: special ones, then letters, then others."""
+    """Return so many words with their numbers: special words, then letters, then others."""
     letters = [chr(n) for n in (*range(33, 127), *range(161, 512))]
     words = [*special, *letters]
     words += [f"w{n}" for n in range(len(words), count)]
@@ -239,7 +239,7 @@ def pack_program(program: Path) -> Path:
 
 
 def pack(folder: Path) -> Path:
-    """Write FOLDER.tar.xz with what the task reads; return its path."""
+    """Write FOLDER.tar.xz with the files that the task reads; return its path."""
     archive = folder.with_suffix(".tar.xz")
     with tarfile.open(archive, "w:xz", preset=9) as packed:
         for path in sorted(folder.glob("*")):

@@ -50,7 +50,7 @@ SEARCHES = 23  # the first three are not counted
 
 
 class Bench:
-    """The settings of a run: where models are, and what was asked for."""
+    """The settings of a run: where models are, and the requested parts."""
 
     def __init__(
         self, base: str, asked: Mapping[str, str], say: Callable[[str], Any], device: str
@@ -93,7 +93,7 @@ class Recorder:
 
 
 class OneSegment(TimestampRule):
-    """Whisper's rule with text alone after the first time, whatever the logits are."""
+    """Whisper's rule with text alone after the first time, in spite of the logits."""
 
     def __call__(self, history: Sequence[int], logits: np.ndarray) -> np.ndarray:
         if len(history) > self.prompt:
@@ -152,7 +152,7 @@ async def speech(bench: Bench) -> Figures:
 async def _understood(
     bench: Bench, task: Any, recorder: Recorder, sound: np.ndarray, count: int
 ) -> Figures:
-    """Time the transcription of a sound; parts are those of the run in the middle."""
+    """Time the transcription of a sound; its parts come from the run in the middle."""
     runs = []
     for run in range(bench.runs + 1):
         bench.say(f"speech, {sound.size // task.rate} s of sound, run {run}")
@@ -286,7 +286,7 @@ async def chats(bench: Bench) -> Figures:
     async with await webpte.load(source, device=bench.device) as program:
         generator, random = Generator(program), np.random.default_rng(0)
         most = max(counts := bench.numbers("counts", "1,8,32"))
-        # Another prompt for each answer: a slot keeps what it has read.
+        # Another prompt for each answer: a slot keeps the prompt that it has read.
         prompts = random.integers(0, generator.vocabulary, (3, most, length)).tolist()
         found["alone"] = {"tok/s": round(await alone(generator, prompts[0][0], count), 1)}
         for slots in counts:
@@ -336,7 +336,7 @@ async def together(
 ) -> tuple[float, float]:
     """Return the tokens per second of answers in all, and the first tokens' median.
 
-    All begin together; the figure is that of the steps in which all of them decode.
+    All begin together; only the steps in which all of them decode are counted.
     """
     arrivals: list[list[float]] = []
 
@@ -366,7 +366,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[Figures]]] = {
 
 
 async def measure(bench: Bench) -> str:
-    """Return the figures of all parts that were asked for; one that fails leaves the others."""
+    """Return the figures of all requested parts; if a part fails, the others remain."""
     info = (await shared_device(bench.device)).info
     found: Figures = {"device": info.description, "features": list(info.features)}
     for name in bench.asked.get("what", "speech,pictures,search").split(","):
@@ -379,7 +379,7 @@ async def measure(bench: Bench) -> str:
 
 
 def start() -> asyncio.Future[str]:
-    """Measure what the page's query asks for."""
+    """Start the measurements in the page's query."""
     import js  # of Pyodide
 
     asked = {str(key): str(value) for key, value in js.query.to_py().items()}

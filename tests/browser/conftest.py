@@ -3,8 +3,8 @@
     def test_something(harness: Harness) -> None:
         assert harness.python("import numpy as np; return np.arange(n).sum()", n=4) == 6
 
-The data folder of the tests is served at `/data/`, the models of tasks at `/tasks/`, and those that
-answer questions about pictures at `/image_text/`.
+The data folder of the tests is served at `/data/`, the models of tasks at `/tasks/`, and models
+that answer questions about pictures at `/image_text/`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """A browser that keeps what it has fetched and compiled, as people's do: it halves a start.
+    """A browser that keeps its cache and compiled code, as people's do: this halves a start.
 
     `visit` sees to it that nothing else is left of the visit before. The camera and the microphone
     show and play a test signal.
@@ -118,7 +118,7 @@ def _kept_context(browser: Browser, folder: Path, *flags: str) -> Iterator[Brows
 
 @pytest.fixture
 def own_browser(browser: Browser) -> Iterator[Browser]:
-    """A browser of its own: pages of one site share a process, and its memory."""
+    """A separate browser for a test: pages of one site share a process, and its memory."""
     launched = browser.browser_type.launch(**chromium.launch_options())
     yield launched
     launched.close()
@@ -126,7 +126,7 @@ def own_browser(browser: Browser) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(own_browser: Browser) -> Iterator[Page]:
-    """A page in a browser of its own. Files whose tests share a page have another fixture."""
+    """A page in a separate browser. Files whose tests share a page have another fixture."""
     page = own_browser.new_page()
     yield page
     page.close()

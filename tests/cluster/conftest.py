@@ -17,7 +17,7 @@ OBJECT_STORE = 100 << 20  # bytes
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ignore deprecations: Ray warns of what it does itself, on import and later."""
+    """Ignore deprecations: Ray warns of its own calls, on import and later."""
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")
 
 

@@ -1,4 +1,4 @@
-"""Answers in Firefox: several decode steps in one submission say what the references say."""
+"""Answers in Firefox: several decode steps in one submission, compared with the references."""
 
 from __future__ import annotations
 

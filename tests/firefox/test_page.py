@@ -47,7 +47,7 @@ MOVING = """() => {
 
 
 def wait_for_end(page: FirefoxPage, text: str) -> None:
-    """Wait for the final status: one that is still busy is not the end."""
+    """Wait for the final status: while the page is busy, no status is final."""
     page.wait_for(ENDED, text)
 
 

@@ -27,8 +27,8 @@ return json.loads(opened.describe())
 def test_an_empty_submission_is_measured_to_help(harness: Harness) -> None:
     """Firefox looks for finished work every 100 ms, or when something is submitted.
 
-    Other work may end in time for one of its looks, so that plain waiting seems short: what is
-    asserted is that a measurement soon finds the difference.
+    Other work may end in time for one of its looks, so that plain waiting seems short: the
+    test only asserts that a measurement soon finds the difference.
     """
     found = []
     for _ in range(MEASUREMENTS):

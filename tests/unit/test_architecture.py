@@ -35,7 +35,7 @@ class Import:
 
 
 # A unit is a folder or module of the engine, another shelf, or a module of the package itself. It
-# may import units before it; circles between the folders inside of a unit have a test of their own.
+# may import units before it; circles between the folders inside of a unit have a separate test.
 ORDER = (
     *("_names", "errors", "engine.files", "engine.dtypes", "engine.shapes"),
     *("engine.format", "engine.graph", "engine.xnnpack"),
@@ -43,7 +43,7 @@ ORDER = (
     *("engine.browser", "engine.gpu", "engine.open", "engine.call", "engine.load", "engine.run"),
     *("hub", "inspection", "program", "loading", "llm", "tasks", "training", "webpte"),
 )
-# Each package of pysrc, and those that it may import.
+# Each package of pysrc, and the packages that it may import.
 PACKAGES: dict[str, set[str]] = {
     "webpte": set(),
     "webpte_serve": {"webpte"},
@@ -80,7 +80,7 @@ NATIVE, BINDING = (
 )
 # The only module that knows Jinja, an optional package; others import it where Jinja is installed.
 TEMPLATES = "webpte.llm.text.sandbox"
-# Constraints do without llguidance, so a missing one is no error.
+# Constraints do without llguidance, so a missing package is no error.
 GUIDANCE = Import("webpte.llm.constrain.guidance", "llguidance", True)
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript", "webpte_scripts"}
 
@@ -194,7 +194,7 @@ Graph = dict[str, set[str]]
 
 
 def module_graph(package: Path) -> Graph:
-    """Map each module of a package to those that it imports, late and for types only included."""
+    """Map each module of a package to its imports, late and for types only included."""
     modules = module_files(package)
     graph: Graph = {module: set() for module in modules}
     for module in modules:
@@ -204,7 +204,7 @@ def module_graph(package: Path) -> Graph:
 
 
 def folder_graph(package: Path) -> Graph:
-    """Map each folder of a package to those that its modules import from.
+    """Map each folder of a package to the folders that its modules import from.
 
     Late imports from folders inside of it do not count: so a folder chooses among its devices.
     """

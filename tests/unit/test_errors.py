@@ -1,4 +1,4 @@
-"""Errors as objects: they go from one process to another as they are."""
+"""Errors as objects: they go from one process to another without changes."""
 
 from __future__ import annotations
 

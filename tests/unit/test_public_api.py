@@ -36,7 +36,7 @@ def test_every_public_class_and_function_is_described() -> None:
 
 
 def _described(value: object) -> bool:
-    """A dataclass without a docstring gets its signature as one."""
+    """Tell whether a value has a docstring, other than the signature that a dataclass gets."""
     if not callable(value):
         return True
     text = value.__doc__ or ""

@@ -1,4 +1,4 @@
-"""`webpte.tune`: the programs that are loaded, all at once."""
+"""Tuning of all loaded programs together: `webpte.tune`."""
 
 from __future__ import annotations
 

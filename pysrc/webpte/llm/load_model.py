@@ -43,8 +43,8 @@ async def load(
     """Open a language model's `.pte` and make it ready to run.
 
     max_context  keep a KV cache of at most so many tokens, to save memory
-    kv_cache     "f16" or "int8" keeps the KV cache in fewer bits than the file, "f32" only if the
-                 file has it so
+    kv_cache     "f16" or "int8" keeps the KV cache in fewer bits than the file; "f32" needs a file
+                 with a cache in f32
     lora         room for LoRAs of up to this rank, or a `LoraRoom`; see `load_lora`
     training     also read the method `learn` of an export with `--train lora`, for
                  `webpte.training.LoraTrainer`

@@ -141,7 +141,7 @@ def checked_text(text: Any) -> str:
 
 
 def cutting(truncation: Any) -> str | None:
-    """Return how texts are cut, for the option `truncation` of pipelines."""
+    """Return the way in which texts are cut, for the option `truncation` of pipelines."""
     if truncation is False or truncation is None:
         return None
     if truncation is True:

@@ -26,7 +26,7 @@ _BACKENDS = "executorch.backends"
 
 @dataclass(frozen=True)
 class Case:
-    """A test. `run` raises the test's errors, after it may have lowered programs."""
+    """A test. `run` raises the test's errors; programs lowered before an error are captured."""
 
     op: str
     name: str

@@ -198,7 +198,7 @@ class Decoder(nn.Module):
         raise _refusal(self.model, reasons[0])
 
     def _largest_error(self, text: Tensor, expected: Tensor) -> float:
-        """Return the largest difference of logits when the text comes in pieces."""
+        """Return the largest error of logits of a text in pieces, against `expected`."""
         length = text.shape[1]
         ends = [*range(1, length + 1)] if self.states else [length // 2, length // 2 + 1, length]
         first, errors = 0, []

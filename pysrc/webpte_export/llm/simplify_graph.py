@@ -1,10 +1,12 @@
 """Rewrites a decoder's graph, between PyTorch's export and ExecuTorch's, into the usual form.
 
-- a linear layer with a sliced result (queries, keys and values, or gate and up) becomes a linear
-layer for each slice; - a rotary embedding of a part of each head becomes an embedding of whole
-heads, whose operator copies the rest; - a sum of attention, MLP and residual is added up in the
-order in which they are computed; - the bias of a layer norm before linear layers becomes a part of
-their biases; - factors of 1 are dropped.
+- A linear layer with a sliced result (queries, keys and values, or gate and up) becomes a linear
+  layer for each slice.
+- A rotary embedding of a part of each head becomes an embedding of whole heads, whose operator
+  copies the rest.
+- A sum of attention, MLP and residual is added up in the order in which they are computed.
+- The bias of a layer norm before linear layers becomes a part of their biases.
+- Factors of 1 are dropped.
 
 The results stay the same, except for rounding by the order of sums.
 """

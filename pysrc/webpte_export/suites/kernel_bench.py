@@ -84,7 +84,7 @@ async def figures_of(
 
 
 async def _row(device: Device, call: BenchCall, budget: TimeBudget) -> dict[str, Any]:
-    """Measure a call; a row with an error if it is too large for the device."""
+    """Measure a call; return a row, with an error if the call is too large for the device."""
     try:
         return await measure(device, call, budget)
     except OutOfMemoryError as error:

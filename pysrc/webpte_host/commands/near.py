@@ -1,9 +1,9 @@
 """`serve.py test --near`: the tests nearest to a change, by rules for places and by the imports.
 
-A change is what differs from the last commit in common with the main branch; on that branch itself,
-from HEAD, or from the commit before if nothing differs. Nearest are the tests of the same place and
-name, then tests that import a changed module, then tests that import it through others. A package's
-`__init__.py` stands for the modules of the names that code takes from it.
+A change is the difference from the last commit in common with the main branch; on that branch, from
+HEAD, or from the commit before if nothing differs. The nearest tests have the place and the name of
+a changed module; then come tests that import this module, then tests that import it through others.
+A package's `__init__.py` stands for the modules of the names that code takes from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The description of an adapter: where WebGPU tells no name, that of WebGL stands in."""
+"""The description of an adapter: where WebGPU has no name, WebGL's name stands in."""
 
 from __future__ import annotations
 

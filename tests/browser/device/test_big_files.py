@@ -1,4 +1,4 @@
-"""A large constant, streamed from a URL to the GPU; and one that is larger than a buffer."""
+"""A large constant, streamed from a URL to the GPU; and a constant larger than a buffer."""
 
 from __future__ import annotations
 

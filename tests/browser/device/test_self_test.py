@@ -1,4 +1,4 @@
-"""The self-test in a browser: it passes, is kept, and turns off what is wrong."""
+"""The self-test in a browser: it passes, is kept, and turns off features that are wrong."""
 
 from __future__ import annotations
 

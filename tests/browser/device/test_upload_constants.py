@@ -222,8 +222,8 @@ def test_a_fault_ends_it_all(page: Harness, fault: str, name: str, message: str)
     assert 64 in seen["aborted"]
 
 
-# A file by its address, of which all but the beginning is fetched in ranges; `status` is what the
-# server answers to these. They begin `late` bytes after what was asked for, of a file that `grew`.
+# A file by its address, of which all but the beginning is fetched in ranges, which the server
+# answers with `status`. The answers begin `late` bytes too late, and the file `grew` meanwhile.
 URL = """async ([status, late = 0, grew = 0]) => {
     const size = 200_000;
     const bytes = Uint8Array.from({ length: size }, (_, i) => i % 251);

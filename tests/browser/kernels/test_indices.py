@@ -1,4 +1,4 @@
-"""Indices out of range on WebGPU: the call fails, and the next one is right."""
+"""Indices out of range on WebGPU: the call fails, and the next call is right."""
 
 from __future__ import annotations
 

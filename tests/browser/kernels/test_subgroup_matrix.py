@@ -1,4 +1,4 @@
-"""Products by subgroup matrices in a browser that has such, or that says that it has none."""
+"""Products by subgroup matrices in a browser with this feature, or its message without it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ DIRECT: dict[str, list[Any]] = {
     ],
 }
 
-# Rows that have all steps of a GPU's kernels, where those of the table have some each.
+# Rows that have all steps of a GPU's kernels, where each row of the table has only some.
 SOME = range(0, 5003, 3)
 WHOLE: dict[str, list[Any]] = {
     "sample": [

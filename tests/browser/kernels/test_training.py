@@ -1,4 +1,4 @@
-"""Training on WebGPU: losses follow those of PyTorch and of NumPy."""
+"""Training on WebGPU: losses follow the losses of PyTorch and of NumPy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The kernels that the families' tables ask for compile on WebGPU.
 
 Every variant does where no driver compiles it natively (tests/native/test_tables.py), on a GPU and
-if everything is to run; otherwise those of a row of each operator do. A CPU adapter needs about a
-second for a whole pipeline, and the families' own tests make each one and run it; there, this test
-compiles the shaders alone. A GPU makes all pipelines.
+if everything is to run; otherwise the variants of a row of each operator do. A CPU adapter needs
+about a second for a whole pipeline, and the families' own tests make and run each; there, this
+test compiles the shaders alone. A GPU makes all pipelines.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def of_every_row() -> bool:
 
 
 def collect_all(halves: bool) -> set[PipelineSpec]:
-    """Collect what a GPU gets, and a software adapter."""
+    """Collect the pipelines of a GPU, and of a software adapter."""
     rows = list(every_row()) if of_every_row() else rows_of_every_kernel()
     fixed = [row for row in rows if len(row.steps) == 1]
     alone = set() if halves else lower(fixed, [GPU, SOFTWARE])
@@ -89,7 +89,7 @@ def collect_all(halves: bool) -> set[PipelineSpec]:
 
 
 def variants(halves: bool) -> list[PipelineSpec]:
-    with ThreadPoolExecutor(1) as thread:  # this one has Playwright's event loop
+    with ThreadPoolExecutor(1) as thread:  # the main thread has Playwright's event loop
         found = thread.submit(collect_all, halves).result()
     return sorted(found, key=lambda spec: (spec.label, spec.code, spec.overrides))
 

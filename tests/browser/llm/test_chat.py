@@ -85,7 +85,7 @@ return [await twenty(lambda: webpte.load(url, **given)) for given in ({}, {"devi
 
 @pytest.mark.thorough
 def test_twenty_turns_are_one_prompt(harness: Harness) -> None:
-    """Compare the cache after many turns with that after one prompt."""
+    """Compare the cache after many turns with the cache after a single prompt."""
     url = "/data/llm/llama_tiny_q4.pte"
     on_gpu, on_numpy = python(harness, TURNS, timeout=limits.CALL_SECONDS, url=url)
     said, whole, prompt = on_gpu

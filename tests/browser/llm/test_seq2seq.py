@@ -1,4 +1,4 @@
-"""Answers of encoder-decoder models on WebGPU are those of transformers."""
+"""Answers of encoder-decoder models on WebGPU equal transformers'."""
 
 from __future__ import annotations
 

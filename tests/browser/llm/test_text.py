@@ -55,7 +55,7 @@ def in_page(harness: Harness, url: str) -> list[Any]:
 
 
 def in_cpython(name: str) -> Tokenizer:
-    """Run in another thread: Playwright has an event loop running in this one."""
+    """Load a tokenizer in another thread: Playwright's event loop runs in the main thread."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

@@ -44,7 +44,7 @@ LOOKS: list[Look] = extent.some(
 # All that it looked at and found well would take longer to send than to find.
 FIND_VIOLATIONS = """async (rules) =>
     (await axe.run({ ...rules, resultTypes: ["violations"] })).violations"""
-MOST_SHIFT = 0.1  # what is called good, of the layout shifts that nobody has asked for
+MOST_SHIFT = 0.1  # up to this sum, unasked layout shifts are called good
 WATCH_SHIFTS = """
 window.shifts = [];
 new PerformanceObserver((list) => {
@@ -57,7 +57,7 @@ new PerformanceObserver((list) => {
 
 
 def resize(page: Page, size: ViewportSize) -> None:
-    """Change the window's size; what that moves is no shift, however long it takes."""
+    """Change the window's size; moves that follow are no shifts, however late they come."""
     page.set_viewport_size(size)
     page.evaluate(TWO_FRAMES)
     shift(page)
@@ -66,7 +66,7 @@ def resize(page: Page, size: ViewportSize) -> None:
 @pytest.fixture(scope="module")
 def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
     with visit(profile, site) as page:
-        page.evaluate(WATCH_SHIFTS)  # which tells of those before, too
+        page.evaluate(WATCH_SHIFTS)  # shifts before it included
         page.evaluate("() => new Promise((told) => setTimeout(told))")
         page.evaluate("window.shiftsOfStart = shifts.splice(0)")
         resize(page, WIDE)
@@ -125,7 +125,7 @@ def test_a_run_moves_nothing_but_what_comes_out(page: Page) -> None:
     page.emulate_media(reduced_motion="reduce")  # there at once, where it scrolls to
     for size in (WIDE, VAST):
         page.set_viewport_size(size)
-        palette(page, "open superres")  # what comes out is higher than the window
+        palette(page, "open superres")  # its output is higher than the window
         expect(status(page)).to_contain_text("superres.pte loaded")
         before = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
         page.keyboard.press("ControlOrMeta+Enter")
@@ -262,7 +262,7 @@ def test_everything_by_the_keyboard(page: Page) -> None:
     palette(page, "run on numpy")
     expect(page.locator("#stats")).to_contain_text("NumPy")
     palette(page, "close")
-    expect(page.locator("#undo")).to_be_focused()  # since what had the focus is gone
+    expect(page.locator("#undo")).to_be_focused()  # since the focused button is gone
     page.keyboard.press("Enter")
     expect(status(page)).to_contain_text("sigmoid.pte loaded")
     expect(page.locator("#stats")).to_contain_text("NumPy")

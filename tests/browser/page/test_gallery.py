@@ -178,7 +178,7 @@ def test_a_phone_and_a_wall(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     card(page, "superres")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    # Run and the tabs are in sight at once, whatever is between them.
+    # Run and the tabs are in sight at once, in spite of the parts between them.
     for one in (page.get_by_role("button", name=re.compile("^Run")), page.get_by_role("tab").first):
         expect(one).to_be_in_viewport(ratio=1)
     work = page.locator("#work").bounding_box()

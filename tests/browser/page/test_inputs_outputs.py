@@ -178,5 +178,5 @@ def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> No
     page.get_by_role("button", name="Table").click()
     page.get_by_role("button", name="rows after").click()
     expect(page.locator("#output-0-rendered tbody th").first).to_have_text("16")
-    # The next visit finds it there; what that does with it, tests without a browser tell.
+    # The next visit finds it there; tests without a browser check that visit.
     page.wait_for_function("""Object.values(localStorage).join().includes('"look": "table"')""")

@@ -40,7 +40,7 @@ async def run_model(url):
         return {"y": y.tolist(), "device": program.device_info.kind, "name": program.name}
 """
 
-# Plain Pyodide, into which micropip installs the wheel from its address, with what it depends on.
+# Plain Pyodide, into which micropip installs the wheel from its address, with its dependencies.
 WHEEL_PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>wheel</title>
@@ -96,7 +96,7 @@ def modes_site(folder: Path) -> Iterator[Site]:
 
 
 def result_of(page: Page, url: str) -> dict[str, object]:
-    """Open the page, wait until its Python is done, and return what it says."""
+    """Open the page, wait until its Python is done, and return the printed result."""
     log = PageLog(page)
     page.goto(url)
     output = page.locator("#output")

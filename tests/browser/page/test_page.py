@@ -271,7 +271,7 @@ def test_nothing_is_wider_than_the_window(page: Page, width: int) -> None:
 
 
 def test_the_main_thread_stays_free(page: Page) -> None:
-    # A busy machine can hold up any task once; what the page itself does, it does every time.
+    # A busy machine can hold up any task once; long tasks of the page itself are long every time.
     for _ in range(3):
         page.evaluate("longTasks.length = 0")
         for name in ("sigmoid.pte", "add.pte"):
@@ -319,7 +319,7 @@ def check_without_webgpu(page: Page) -> None:
 
 
 def test_without_an_adapter(profile: BrowserContext, site: Site) -> None:
-    """The profile's Python starts three times as quickly as that of a new browser."""
+    """The profile's Python starts three times as quickly as a new browser's."""
     page = profile.new_page()
     with page.expect_worker() as worker:
         page.goto(site.url)

@@ -89,7 +89,7 @@ def test_a_dropped_array_finds_its_input_or_asks(page: Page) -> None:
     program = (SAMPLES / "add.pte").read_bytes()
     drop(page, "footer", ("which.npy", npy(x)), ("add.pte", program), ("input0.npy", npy(y)))
     expect(page.locator("#input-0")).to_contain_text("from input0.npy")
-    expect(page.locator("#input-1")).to_contain_text("from which.npy")  # the one that is left
+    expect(page.locator("#input-1")).to_contain_text("from which.npy")  # the input that is left
     drop(page, "#work", ("both.npy", npy(x)))
     question = page.get_by_role("group", name="Which input is a file for?")
     expect(question).to_contain_text("both.npy")
@@ -247,7 +247,7 @@ def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Pag
     page.get_by_role("button", name=RUN).click()
     expect(status(page)).to_contain_text(re.compile("^Done.* Still opening add.pte$"))
     with long_benchmark(page):
-        page.unroute("**/samples/add.pte")  # what is held goes on
+        page.unroute("**/samples/add.pte")  # the held download goes on
         expect(status(page)).to_contain_text("add.pte loaded")
         expect(status(page)).to_contain_text("that ended running the benchmark of sigmoid.pte")
 
@@ -313,7 +313,7 @@ def test_the_screen_stays_on_until_the_work_has_ended(page: Page) -> None:
         page.wait_for_timeout(4000)
         run(page)
     run(page)
-    assert page.evaluate("heldLocks") == 1  # this one lingers, too
+    assert page.evaluate("heldLocks") == 1  # its lock lingers, too
     page.wait_for_function("heldLocks === 0")
     run(page)
     page.wait_for_function("heldLocks === 1")

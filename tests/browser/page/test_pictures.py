@@ -18,7 +18,7 @@ from webpte_host.serving.server import Site
 
 MOST_SECONDS = 60  # to load a picture of 12 megapixels on a busy machine; it was minutes
 
-# Files with pictures of 40 by 30 pixels, from black to white, and one that is none.
+# Files with pictures of 40 by 30 pixels, from black to white, and a file that is no picture.
 DROP_PICTURES = """async (count) => {
   const transfer = new DataTransfer();
   for (let at = 0; at < count; at++) {

@@ -49,7 +49,7 @@ def asked() -> Iterator[Asked]:
 def new_profile(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrowserContext]:
-    """A browser profile that keeps its cache, like those of users, and has nothing in it yet."""
+    """A browser profile that keeps its cache, like a user's, and has nothing in it yet."""
     options = chromium.launch_options(chromium.chosen_adapter())
     folder = tmp_path_factory.mktemp("profile")
     context = browser.browser_type.launch_persistent_context(
@@ -131,7 +131,7 @@ def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     page.go_back()
     expect(status(page)).to_contain_text("Opening was cancelled")
     expect(page).to_have_url(address)
-    page.unroute("**/samples/add.pte")  # what is held goes on
+    page.unroute("**/samples/add.pte")  # the held download goes on
     show_samples(page)
     page.locator("#gallery-list [data-name=sigmoid]").click()
     expect(status(page)).to_contain_text("sigmoid.pte loaded")

@@ -1,4 +1,4 @@
-"""Browsers that lack an API: programs are read and run all the same, and what is lost is said.
+"""Browsers that lack an API: programs are read and run all the same, and a message names it.
 
 Python runs in a worker, so the API is taken away in the worker, and given back.
 """

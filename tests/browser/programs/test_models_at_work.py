@@ -1,5 +1,5 @@
-"""Models with views of their own, from the gallery to their output: rank, find faces, read, answer
-from documents."""
+"""Models with special views, from the gallery to their output: rank, find faces, read, answer from
+documents."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ANSWER = "A cow says moo!"
 DOCUMENT = ROOT / "docs/use/javascript.md"
 IMPORT = 'import * as webpte from "webpte";\n\n'
 
-# Runs an example, and returns what it logs.
+# Runs an example, and returns the logged values.
 LOGGED = """async () => {
     const said = [], console = { log: (...words) => said.push(...words) };
     const program = await webpte.load("samples/sigmoid.pte");

@@ -76,7 +76,7 @@ def test_vite_and_typescript(page: Page, tmp_path: Path) -> None:
 
 
 def _install(folder: Path) -> None:
-    """Install the example's packages; those of npm are fetched once."""
+    """Install the example's packages; packages of npm are fetched once."""
     described = json.loads((folder / "package.json").read_text(encoding="utf-8"))
     wanted = [f"{name}@{version}" for name, version in described["devDependencies"].items()]
     wanted.append(f"pyodide@{npm_version('pyodide')}")

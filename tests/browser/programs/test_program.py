@@ -131,7 +131,7 @@ def test_executions_cross_over_as_often_for_10_dispatches_as_for_500(harness: Ha
 
 
 def test_closing_while_a_call_runs(harness: Harness) -> None:
-    """The call that was submitted answers; one that was not says that the program is closed."""
+    """A submitted call answers; a later call says that the program is closed."""
     code = """
     program = await webpte.load(data)
     x = np.ones((2, 3), np.float32)

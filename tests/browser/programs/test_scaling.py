@@ -1,4 +1,4 @@
-"""Pictures are scaled by WebGPU in the page: the bits are those of NumPy in CPython."""
+"""Pictures are scaled by WebGPU in the page: the bits equal NumPy's in CPython."""
 
 from __future__ import annotations
 

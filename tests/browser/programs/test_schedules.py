@@ -1,7 +1,7 @@
 """Schedules on WebGPU: the programs and checks of tests/unit/schedules.
 
 The only injected fault is the loss of a device. The GPU decides how long its work takes, so runs of
-a schedule differ: one that fails is printed as it ran.
+a schedule differ: a failed schedule is printed as it ran.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ return [float(np.abs(a - b).max()) for a, b in zip(*results, strict=True)]
 
 
 def differences(harness: Harness, data: bytes) -> list[float]:
-    """Return the largest difference of each output from that of the NumPy references."""
+    """Return the largest difference of each output from the output of the NumPy references."""
     code = "import base64\ndata = base64.b64decode(text)\n" + COMPARE
     found: list[float] = python(harness, code, text=base64.b64encode(data).decode())
     return found

@@ -341,7 +341,7 @@ def test_a_paused_load_fetches_nothing_until_it_goes_on(harness: Harness, big: B
     assert big.trouble.sent < big.size + 4 * MB * 8
 
 
-# A browser with Cross-Origin Storage: what is given by its hash is there for all.
+# A browser with Cross-Origin Storage: a file that is stored by its hash is there for all sites.
 SHARED = """
 shared = run_js('''() => {
     const files = new Map();

@@ -142,7 +142,7 @@ return plain, first, await run(address, "webgpu"), fetched, entry.size
     ranges = sorted(tuple(map(int, asked[6:].split("-"))) for _, asked, _ in fetched)
     assert {status for status, _, _ in fetched} == {206}
     assert ranges[0] == (0, 65535)
-    # After the head no byte is asked for twice, but for those that a request began within it.
+    # After the head no byte is asked for twice, except by a request that began within the head.
     assert sum(last - first + 1 for first, last in ranges) < size + 65536
     assert ranges[-1][1] == size - 1
 

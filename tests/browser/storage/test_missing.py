@@ -1,4 +1,4 @@
-"""The page in browsers that lack something: it works without, or says what is missing."""
+"""The page in browsers that lack an API: it works without, or names the missing API."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: S
 
 @pytest.mark.thorough
 def test_programs_of_one_name_are_kept_side_by_side(profile: BrowserContext, site: Site) -> None:
-    """Two models whose files are both called model.pte, as those of most folders are."""
+    """Two models whose files are both called model.pte, as in most folders."""
     files = [(WEB / "samples" / name).read_bytes() for name in ("sigmoid.pte", "add.pte")]
     with visit(profile, site) as page:
         wait_until_ready(page)

@@ -1,4 +1,4 @@
-"""Two tabs at once: nothing that both write is lost, and each knows what the other has open."""
+"""Two tabs at once: nothing that both write is lost, and each knows the other's program."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_both_add_to_the_library_is_there_and_whole(tabs: tuple[Harness, Ha
     assert found == {
         f"tab-{tab}-{number}.pte": f"{tab} {number}" for tab in (1, 2) for number in range(EACH)
     }
-    assert same in found.values()  # of one of them, never of both
+    assert same in found.values()  # of either tab, never of both
 
 
 LOCKS = "navigator.locks.query().then(({ held }) => held.map((lock) => lock.name))"
@@ -156,5 +156,5 @@ def test_a_tab_says_what_another_has_open_and_its_memory(browser: Browser, site:
         second.close()
         first.locator("[data-act=close]").click()
         expect(first.locator("[data-act=close]")).to_have_count(0)
-        wait_until(first, OPEN_HERE.format(1))  # that of the test
+        wait_until(first, OPEN_HERE.format(1))  # the lock of the test's tab
     context.close()

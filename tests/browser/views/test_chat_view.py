@@ -52,7 +52,7 @@ def said_in_cpython() -> list[str]:
 
 
 def said_of_picture(pixels: Any) -> str:
-    """Return what the library's chat says about a picture, as long as the page's."""
+    """Return the library's answer about a picture, of the same length as the page's."""
 
     async def script() -> str:
         where = models_folder() / "patches"
@@ -84,7 +84,7 @@ def without_program(started: Page) -> Iterator[Page]:
 def page(without_program: Page) -> Page:
     """The page with a language model, its tokenizer, and a conversation without messages.
 
-    Conversations are kept by the program's name, so each test's program has a name of its own.
+    Conversations are kept by the program's name, so each test's program has another name.
     """
     page, tokenizer = without_program, tokenizer_path(BYTES)
     page.locator("[data-act=open-file]").set_input_files(

@@ -125,7 +125,7 @@ def test_a_thousand_calls_stay_smooth(bare: Page) -> None:
     assert max(tasks, default=0) <= LONGEST_TASK_MS, tasks
 
 
-# Pixels from the middle of the sight to that of the first box; NaN while it is drawn anew.
+# Pixels between the middle of the sight and the first box's; NaN while the graph is drawn anew.
 OFF_CENTRE = """(() => {
     const [outer, inner] = [".graph-sight", "#graph-box-0"]
         .map((one) => document.querySelector(one)?.getBoundingClientRect());
@@ -332,7 +332,7 @@ def test_the_drawing_is_looked_into(page: Page) -> None:
     expect(panel.get_by_role("img", name="fold layer 1")).to_be_visible()
     expect(panel.locator(".graph-drawn-group")).to_have_count(1)
 
-    # From match to match, into what is folded, to the values of a run.
+    # From match to match, into folded layers, to the values of a run.
     find = panel.get_by_label("Search operators, values or dtypes")
     find.fill("gated_gemm")
     find.press("Enter")
@@ -370,7 +370,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     panel.get_by_role("button", name="layer 1").click()
     expect(panel.locator(".graph-depth-2").first).to_be_visible()
 
-    # What is found is opened; it shows what the GPU gets.
+    # A match is opened; it shows the kernel that the GPU gets.
     find = panel.get_by_label("Search operators, values or dtypes")
     find.fill("gated_")
     expect(panel.get_by_role("status")).to_contain_text("found")
@@ -385,7 +385,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     expect(panel.locator(".listing").first).to_contain_text("fn main")
     panel.get_by_role("button", name="Histogram of").first.click()
     expect(panel.get_by_role("img", name="Histogram of")).to_be_visible()
-    expect(panel.locator(".listing").first).to_be_visible()  # what was opened stays open
+    expect(panel.locator(".listing").first).to_be_visible()  # an opened listing stays open
 
     # An edge leads to the call that a value comes from, inside of its layer.
     panel.locator(".graph-chosen .graph-sources .graph-link").first.click()

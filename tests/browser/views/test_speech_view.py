@@ -28,7 +28,7 @@ def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
     with site.mounted(*mounts), visit(profile, site, but="404") as page:
         page.context.grant_permissions(["microphone"])
         yield page
-        page.context.clear_permissions()  # other tests ask for what they need
+        page.context.clear_permissions()  # other tests ask for their permissions
 
 
 def opened(page: Page, address: str) -> Any:
@@ -52,7 +52,7 @@ def test_sounds_become_the_text_that_the_task_gives(page: Page) -> None:
     file = payload("said.wav", wave_file(SAMPLES, RATE))
     panel.get_by_label("Load a sound").set_input_files(file)
     expect(status(page)).to_contain_text("Transcribed 0.7 s of said.wav")
-    with ThreadPoolExecutor(1) as thread:  # this one has Playwright's event loop
+    with ThreadPoolExecutor(1) as thread:  # the main thread has Playwright's event loop
         wanted = thread.submit(asyncio.run, transcribed()).result()
     expect(panel.locator("li span:last-child")).to_have_text(wanted)
     # The microphone beeps about once a second.

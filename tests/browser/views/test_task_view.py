@@ -24,7 +24,7 @@ PHOTO = png_rgb(make_picture(48, 64))
 def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
     with visit(profile, site, but="404") as page:  # of files that a model may have or not
         yield page
-        page.context.clear_permissions()  # other tests ask for what they need
+        page.context.clear_permissions()  # other tests ask for their permissions
 
 
 def open_task(page: Page, model: str, task: str) -> Locator:

@@ -37,7 +37,7 @@ ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1
 
 
 class StillProcessor(tf.Qwen2VLProcessor):  # type: ignore[misc]
-    """The processor of Qwen2-VL without that of videos, which needs torchvision."""
+    """The processor of Qwen2-VL without its processor of videos, which needs torchvision."""
 
     def __init__(
         self, image_processor: Any = None, tokenizer: Any = None, chat_template: Any = None
@@ -127,7 +127,7 @@ def steps(root: Path) -> dict[str, np.ndarray]:
 
 
 def _sizes() -> Iterator[tuple[int, int, int, int]]:
-    """Yield heights and widths of pictures, and those that the processor brings them to."""
+    """Yield heights and widths of pictures, before and after the processor scales them."""
     for height, width in product((1, 2, 7, 9, 12, 23, 29, 61, 67, 120, 199, 400), repeat=2):
         if max(height, width) <= 200 * min(height, width):
             yield height, width, *smart_resize(height, width, 8, 256, 1536)

@@ -1,10 +1,10 @@
-"""Writes tests/data/tasks/music.tar.xz, a small model of music, and what basic-pitch makes of it.
+"""Writes tests/data/tasks/music.tar.xz, a small model of music, and basic-pitch's notes.
 
     PYTHONPATH=pysrc:tests python tests/data/make/make_music.py export
     PYTHONPATH=pysrc:tests python tests/data/make/make_music.py expect
 
-The first needs the environment of `serve.py export`, the second basic-pitch 0.4 and what it
-imports: its windows and its rules of notes run on the small model, computed by NumPy.
+The first needs the environment of `serve.py export`, the second basic-pitch 0.4 with its
+dependencies: its windows and its rules of notes run on the small model, computed by NumPy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Writes tests/data/tasks/reader.tar.xz, a small reader of lines, and read.json, what it reads.
+"""Writes tests/data/tasks/reader.tar.xz, a small reader of lines, and read.json, its lines.
 
     PYTHONPATH=pysrc:tests python tests/data/make/make_reader.py
 
-It needs the environment of `serve.py export`. The detector marks what is dark, the classifier finds
-every line upright, the recognizer has random letters. The expected lines are those that the task
-finds when PyTorch computes the three networks.
+It needs the environment of `serve.py export`. The detector marks dark pixels, the classifier finds
+every line upright, the recognizer has random letters. The task finds the expected lines when
+PyTorch computes the three networks.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Writes tests/data/tasks: small random models of several tasks, and what transformers gives.
+"""Writes tests/data/tasks: small random models of several tasks, and transformers' results.
 
     PYTHONPATH=pysrc:tests python tests/data/make/make_tasks.py OLD [MODEL ...]
 
 It needs the environment of `serve.py export` with silero-vad. OLD is a folder with transformers 4
-and what that needs, for the pipeline of question-answering: transformers 5 has none. Pillow must be
-older than version 13, which scales some tall pictures in another order.
+and its dependencies, for the pipeline of question-answering, which transformers 5 lacks. Pillow
+must be older than version 13, which scales some tall pictures in another order.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def plain(value: Any) -> Any:
 
 
 def expected(root: Path, old: str) -> list[Any]:
-    """Run every case in transformers' pipeline; those of older ones in another process."""
+    """Run every case in transformers' pipeline; cases of version 4 in another process."""
     opened: dict[tuple[str, str], Any] = {}
     asked = [(str(root / m), args, opts) for m, task, args, opts in CASES if task == QUESTIONS]
     answers, found = iter(in_old(asked, old)), []
@@ -165,7 +165,7 @@ class Prompted:
 class Maker:
     """A model that makes pictures: as version 4's pipeline of image-to-image, or with alpha.
 
-    A larger picture is cut to the size of what was given: the pipeline leaves the filling there.
+    A larger picture is cut to the size of the input: the pipeline leaves the filling there.
     """
 
     def __init__(self, folder: Path, task: str) -> None:

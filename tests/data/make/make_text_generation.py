@@ -80,7 +80,7 @@ def expected(root: Path) -> list[Any]:
 
 
 def with_spaces(pipeline: Any, given: Any, options: dict[str, Any]) -> Any:
-    """Return what follows texts in the text of all tokens.
+    """Return the continuations of texts, cut from the text of all tokens.
 
     Version 5 of the pipeline decodes new tokens alone: then sentencepiece's first space is lost.
     """

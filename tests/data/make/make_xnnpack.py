@@ -3,7 +3,7 @@
     PYTHONPATH=pysrc:tests python tests/data/make/make_xnnpack.py [NAME ...]
 
 Run it in the export environment (docs/use/export.md). With names of cases, such as `conv2d__qc8`,
-only these are written, instead of those in the zip with the same names.
+only these are written, and replace the cases of the same names in the zip.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ BASES = (ROOT, ROOT / "pysrc/webpte")
 
 
 def exists(place: str, beside: str) -> bool:
-    """Tell whether a place is there, from the top, from the package, or beside the one before."""
+    """Tell whether a place exists, from the top, from the package, or next to `beside`."""
     if place.startswith("*"):
         return any((ROOT / "wgsl").rglob(place))
     bases = [*BASES, *((base / beside).parent for base in BASES)]

@@ -35,7 +35,7 @@ def test_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """A function `make` is one for `serve.py export`: its result is exported, too."""
     monkeypatch.chdir(tmp_path)
     names = scope()
-    # Exports have an event loop of their own, so only what awaits something runs in one.
+    # Exports start an event loop themselves, so only blocks with an await run in a loop.
     if "await " in block.text:
         wait(run_python(block, names))
     else:

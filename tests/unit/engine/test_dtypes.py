@@ -1,4 +1,4 @@
-"""Element types: the numbers of the files, NumPy's names, and what the GPU holds."""
+"""Element types: the numbers of the files, NumPy's names, and the types stored on the GPU."""
 
 from __future__ import annotations
 

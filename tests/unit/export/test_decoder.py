@@ -1,4 +1,4 @@
-"""Decoders of transformers' models compute what the models do, piece by piece and with a cache."""
+"""Decoders have the results of transformers' models, piece by piece and with a cache."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def write(name: str, model: Any, path: Path, quantized: str | None = None, **ext
             continue
         kind = gguf.GGMLQuantizationType[quantized]
         packed = gguf.quantize(array, kind)
-        with torch.no_grad():  # the judge computes with what the file has
+        with torch.no_grad():  # the judge computes with the file's rounded weights
             back = gguf.dequantize(packed, kind).reshape(array.shape)
             restored = change_back(name, full, back, config)
             parameter.copy_(torch.from_numpy(restored.copy()))

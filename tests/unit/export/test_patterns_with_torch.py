@@ -1,4 +1,4 @@
-"""Real exports of models that look like what the exporter fuses, and mean something else."""
+"""Real exports of models that look like the exporter's patterns, and mean something else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def exported(path: Path, function: Callable[..., Any], *given: Any) -> Counter[s
 def test_a_norm_is_fused_with_a_weight_and_not_with_another_factor(tmp_path: Path) -> None:
     def norms(w: Any, x: Any, y: Any, square: Any) -> Any:
         return (
-            rms(x) * w,  # the only one that has a weight
+            rms(x) * w,  # the only factor that is a weight
             rms(x) * y,
             rms(x) * (1 + y[:, :1]),
             rms(x.view(2, 7, 4, 8)) * w.view(4, 8),
@@ -88,8 +88,8 @@ def neighbours(xs: Any, cos: Any, sin: Any, order: int = 1, axis: int = -1) -> A
 def test_a_rotary_embedding_is_fused_if_the_operator_gives_the_same(tmp_path: Path) -> None:
     def rotated(_: Any, q: Any, k: Any, cos: Any, sin: Any, pairs: Any, other: Any) -> Any:
         return (
-            *halves((q, k), cos[:5], sin[:5]),  # as the one operator
-            *neighbours((q, k), pairs, other),  # as the other one
+            *halves((q, k), cos[:5], sin[:5]),  # as the operator of halves
+            *neighbours((q, k), pairs, other),  # as the operator of neighbours
             *halves((q, k), cos[:3], sin[:3], 0),  # heads in place of tokens
             *halves((q, k), cos[:5][:, :4], sin[:5][:, :4]),  # some columns of the tables
             *halves((q, k), cos[1:6], sin[2:7]),  # other rows for each table

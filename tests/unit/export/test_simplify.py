@@ -1,4 +1,4 @@
-"""Simplified modules and graphs of decoders compute what they did before."""
+"""Simplified modules and graphs of decoders have the same results as before."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_norms_of_transposed_heads_come_before_the_transposition() -> None:
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """The attributes of an attention, with a scale of its own."""
+    """The attributes of an attention, with an unusual scale."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The flat vector of a LoRA: the exporter's layout is the one that the trainer reads."""
+"""The flat vector of a LoRA: the trainer reads the layout that the exporter writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def method(name: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> Meth
 
 
 def form_of(options: LoraOptions = OPTIONS, changes: dict[str, Any] | None = None) -> LoraForm:
-    """Return the form that the trainer reads from what the exporter writes."""
+    """Return the form that the trainer reads from the exporter's layout and facts."""
     adapters = layout(SHAPE, options)
     said = json.loads(facts(adapters, options)[FACTS]) | (changes or {})
 

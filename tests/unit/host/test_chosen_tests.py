@@ -1,4 +1,4 @@
-"""`serve.py test` with paths: it runs those tests alone, and sets up only what they need."""
+"""`serve.py test` with paths: it runs only these tests, and sets up only their needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLUSTER_PYTHON = "python-with-ray"
 
 
 class Recorded:
-    """The sections that `serve.py test` would run, and what it would set up for them."""
+    """The sections that `serve.py test` would run, and the parts that it would set up for them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.paths: list[str] = []

@@ -32,7 +32,7 @@ def serve(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A suite of one case that passes and one that fails."""
+    """A suite of two cases: `right` passes, `wrong` fails."""
     (tmp_path / "add.pte").write_bytes(write_pte(add_graph()))
     x = numbers(2, 3)
     entries = []

@@ -56,7 +56,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def chosen(tree: Path, *changed: str) -> dict[str, str]:
-    """Choose tests, without those that follow every Python file."""
+    """Choose tests, without the tests of architecture, which follow every Python file."""
     reasons = near.choose(tree, changed).reasons
     return {test: why for test, why in reasons.items() if "architecture" not in test}
 

@@ -1,4 +1,4 @@
-"""Suites of `serve.py verify` that are zips: what is unpacked, and what is refused."""
+"""Suites of `serve.py verify` that are zips: unpacked files, and refused zips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections of `serve.py test`: each is told, in order, and one that fails fails the run."""
+"""Sections of `serve.py test`: each is reported, in order; a failed section fails the run."""
 
 from __future__ import annotations
 

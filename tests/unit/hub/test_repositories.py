@@ -423,7 +423,7 @@ def test_paths_outside_of_a_repository_are_left_out(
 
 
 def test_folders_are_read_as_bytes() -> None:
-    """The imitation serves files as they are."""
+    """The imitation serves files without changes."""
     assert files_of(models_folder() / "music").keys() == {"model.pte"}
 
 

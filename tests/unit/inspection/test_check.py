@@ -1,4 +1,4 @@
-"""`Program.check`: outputs against those of a reference, from arrays or from a file."""
+"""`Program.check`: outputs against a reference's, from arrays or from a file."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_the_exporter_writes_examples_that_are_not_too_large(tmp_path: Path) -> 
     assert (found.tolerance.atol, found.tolerance.rtol) == (1e-3, 1e-4)
     large = np.zeros(MAX_EXAMPLE_BYTES, np.uint8)
     assert not write_example(path, Call((large, large), (large,)), Tolerance(0, 0))
-    assert not path.exists()  # not even the one of an earlier export
+    assert not path.exists()  # not even the example of an earlier export
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.check.npz")), ids=lambda path: path.stem)

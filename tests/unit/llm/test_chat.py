@@ -51,7 +51,7 @@ def test_many_turns_are_one_prompt(device: str | Device) -> None:
             assert reply.tokens == await greedy(Q4, prompt, 1)
             assert text == tokenizer.decode(reply.tokens)
             assert reply.stats.retokenized == reply.stats.dropped == 0
-            # Only what is new is computed: the last answer, its end, and the question.
+            # Only new tokens are computed: the last answer, its end, and the question.
             new = min(len(prompt), 6)
             assert reply.stats.reused_tokens >= len(prompt) - new
             exchanges.append((letter, list(reply.tokens)))

@@ -34,7 +34,7 @@ def test_messages_are_changed_and_answers_follow() -> None:
         await reply
         wanted = conversation(tokenizer, [("a", first.tokens)], "c")
         assert reply.tokens == await greedy(Q4, wanted, 6)
-        # Another answer in place of the model's: the one before it stays as it was said.
+        # Another answer in place of the model's: the earlier answer keeps its tokens.
         chat.edit(3, "mine")
         reply = chat.send("d", 4)
         await reply
@@ -109,7 +109,7 @@ def test_seeds() -> None:
 
 
 def test_a_template_that_changes_answers() -> None:
-    """Templates that drop the reasoning of an answer: its tokens are then those of the text."""
+    """A template drops the reasoning of an answer, whose tokens are then encoded from its text."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer()

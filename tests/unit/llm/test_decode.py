@@ -61,7 +61,7 @@ def test_the_same_tokens_however_many_steps_are_ahead(path: Path, steps: int) ->
             assert answer.stats.step_by_step is None
             # 1, 2, 4 and so on, and never more than are asked for.
             assert answer.stats.submissions == {2: 11, 4: 7, 16: 6}[steps]
-        # The cache is the same, too: what follows depends on all of it.
+        # The cache is the same, too: the next answer depends on all of it.
         more = await tokens_of(generator.continue_(TURN, 9, steps_ahead=steps))
         assert more == await greedy(path, [*PROMPT, *found, *TURN], 9)
 
@@ -78,7 +78,7 @@ SAMPLED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("sampled", extent.some([SAMPLED[2]], *SAMPLED), ids=str)
 def test_sampled_tokens_are_those_of_numpy(q4: Path, sampled: dict[str, Any]) -> None:
-    """Compare answers for all numbers of steps ahead, also after one that was broken off."""
+    """Compare answers for all numbers of steps ahead, also after a broken off answer."""
 
     async def conversation(generator: Generator, steps: int) -> list[list[int]]:
         said: list[list[int]] = []
@@ -233,7 +233,7 @@ def test_closing_and_recovering_in_the_middle(q4: Path) -> None:
         generator.program.close()
         with pytest.raises(ClosedError):
             await anext(answer)
-        for _ in range(20):  # what is in flight ends, and gives back what it held
+        for _ in range(20):  # steps in flight end, and give back their memory
             await asyncio.sleep(0)
         assert device.counts()["buffers"] == device.counts()["plans"] == 0
 
@@ -323,7 +323,7 @@ def test_a_batch_that_fails_when_nobody_waits_any_more_is_no_news(q4: Path) -> N
         for _ in range(20):
             await asyncio.sleep(0)
         del answer, generator, task
-        gc.collect()  # asyncio tells of errors that nobody has seen when they are thrown away
+        gc.collect()  # asyncio reports errors that nobody has seen when they are thrown away
         assert noises == []
 
     wait(run())

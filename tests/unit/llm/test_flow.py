@@ -30,10 +30,10 @@ LAYERS = (
     *("llm/decode/sampled_delegate.py", "llm/decode/step_batch.py"),
     *("llm/decode/combined_plan.py", "engine/run/delegate.py"),
 )
-# The device counts as one.
+# The device counts as a single file.
 MOST_FILES = 10  # for a token that also submits steps
 MOST_WAITING = 9  # for a token whose step was submitted before
-MOST_QUEUED = 7  # for a token that came with the one before
+MOST_QUEUED = 7  # for a token that came with its predecessor
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_a_decoded_token_takes_few_files_and_no_call_goes_up(options: dict[str, 
         reply = chat.send("Hello there", 48, steps_ahead=4, **options)
         assert isinstance(reply._generation, Generation)
         ignore_stops(reply._generation)
-        traces = (await _traced(reply))[3:]  # the first ones build plans
+        traces = (await _traced(reply))[3:]  # the first tokens build plans
         submitting = [trace for trace in traces if trace.submits]
         waiting = [trace for trace in traces if not trace.submits]
         assert len(waiting) > 20

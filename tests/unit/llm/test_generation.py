@@ -219,7 +219,7 @@ def test_a_decode_step_costs_the_same_whatever_the_number_of_layers() -> None:
 
     two, eight = wait(cost(2)), wait(cost(8))
     assert two == eight
-    # One crossing; the end of the slice is added up, and the slice of the table stays as it is.
+    # One crossing; the end of the slice is added up, and the slice of the table does not change.
     assert two == [(1, 0, 1, 3)] * 3
 
 

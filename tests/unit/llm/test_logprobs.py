@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens: those of the GPU against NumPy on the logits."""
+"""Log-probabilities of tokens: the GPU against NumPy on the logits."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def embeddings() -> GraphWriter:
 
 
 def in_parts(each: bool) -> dict[str, GraphWriter]:
-    """Write a model of two methods that answers a token with its position, or that of the last."""
+    """Write a model of two methods that answers a token with its position, or the last token's."""
     first = GraphWriter()
     tokens, table = first.tensor((1, 8), "int64"), first.tensor(TABLE.shape, constant=TABLE)
     rows = first.op("aten.embedding.default", table, tokens, first.tensor((1, 8, SIZE)))

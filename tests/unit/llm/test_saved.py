@@ -46,7 +46,7 @@ def test_the_next_tokens_are_the_same(q4: Path, here: str, there: str, kind: str
         data = await generator.save()
         wanted = await tokens_of(generator.continue_(TURN, 8, temperature=0.9, seed=3))
         other = await opened(q4, there, kv_cache=kind)
-        await tokens_of(other.generate([1, 2, 3], 2))  # what was there before is gone
+        await tokens_of(other.generate([1, 2, 3], 2))  # the earlier conversation is lost
         await other.restore(data)
         assert other.context == (*PROMPT, *first)
         assert other.position == len(PROMPT) + len(first) - 1

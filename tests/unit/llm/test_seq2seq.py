@@ -32,7 +32,7 @@ async def model_of(family: str, device: Any = "numpy") -> Seq2Seq:
 
 
 def wanted(model: Seq2Seq, answer: Greedy) -> list[int]:
-    """Return what follows the prompt, without the stop token."""
+    """Return the tokens after the prompt, without the stop token."""
     after = answer.tokens[len(model.start) + len(model.forced) :]
     return [token for token in after if token not in model.eos]
 

@@ -37,7 +37,7 @@ def path(root: Path, request: pytest.FixtureRequest) -> Path:
     return root / "tests/data/llm" / f"{request.param}.pte"
 
 
-# Ways to end an answer. Each returns what the answer adds to the context.
+# Ways to end an answer. Each returns the tokens that the answer adds to the context.
 
 
 async def by_count(generator: Generator, turn: list[int], _: object = ()) -> list[int]:

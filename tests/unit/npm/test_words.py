@@ -1,4 +1,4 @@
-"""Errors in the words of JavaScript, and what its half of the package refuses by itself."""
+"""Errors in the words of JavaScript, and values that the JavaScript half itself refuses."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_advice_is_about_what_was_called(root: Path) -> None:
     wait(run())
 
 
-# Makes each tensor, and prints what was thrown.
+# Makes each tensor, and prints the error that was thrown.
 _TENSORS = """
 const [values, cases] = process.argv.slice(-2);
 const { Tensor, encode } = await import(values);

@@ -60,7 +60,7 @@ def test_a_file_of_constants_is_named(tmp_path: Path) -> None:
     for damaged in (whole[:-4], whole[:20], WHOLE, b""):
         second.write_bytes(damaged)
         check_named(program, [first, second], "second.ptd")
-    check_named(program, [first], "net.pte")  # a constant is in none of the files
+    check_named(program, [first], "net.pte")  # no file has the constant
 
 
 def test_the_error_is_still_what_it_was(tmp_path: Path) -> None:

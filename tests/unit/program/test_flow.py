@@ -27,7 +27,7 @@ MOST_FILES = 11
 
 @contextmanager
 def visited_files() -> Iterator[set[str]]:
-    """Collect the files of webpte whose functions are called; what a device calls is its own."""
+    """Collect the files of webpte whose functions are called; a device is a single file."""
     files: set[str] = set()
 
     def visit(frame: FrameType, event: str, _: Any) -> None:

@@ -1,4 +1,4 @@
-"""Programs: what they say about themselves, how they run, and how they end."""
+"""Programs: their descriptions, how they run, and how they end."""
 
 from __future__ import annotations
 

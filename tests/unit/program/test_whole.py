@@ -1,4 +1,4 @@
-"""Nothing half-done: calls that fail leave plans, shapes and state as they were."""
+"""Nothing half-done: calls that fail change no plans, shapes or state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Nothing half-done: calls that overlap, are cancelled, or meet a close or a rebuild.
 
-The device suspends at every await, so what is done after so many turns of the loop comes between
-every two steps of a call.
+The device suspends at every await, so an action after so many turns of the loop can come between
+any two steps of a call.
 """
 
 from __future__ import annotations

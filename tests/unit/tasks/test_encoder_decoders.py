@@ -1,4 +1,4 @@
-"""Tasks of encoder-decoder models: the answers of transformers as text, and what is refused."""
+"""Tasks of encoder-decoder models: transformers' answers as text, and refused inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that see a grid of patches: each step is that of transformers, on the way to an answer."""
+"""Models that see a grid of patches: each step to an answer has transformers' results."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_rows_and_logits_are_those_of_the_model(model: str) -> None:
 
 
 def test_a_conversation_goes_on_with_other_pictures() -> None:
-    """Answers are those of the same conversation as one prompt, though the cache is used."""
+    """Answers by the cache equal the answers to the same conversation as one prompt."""
 
     async def run() -> None:
         first, second = made(WIDE), made(SMALL)
@@ -156,7 +156,7 @@ def test_a_conversation_goes_on_with_other_pictures() -> None:
                 (found,) = await other(messages, max_new_tokens=3, return_full_text=False)
                 assert found["generated_text"] == answer
                 messages.append({"role": "assistant", "content": answer})
-            # Another conversation of the same program has positions of its own.
+            # Another conversation of the same program has its positions to itself.
             plain = [user("No picture at all?")]
             assert await task(plain, max_new_tokens=3) == await other(plain, max_new_tokens=3)
             again = task.chat()

@@ -1,4 +1,4 @@
-"""Questions about pictures: answers are those of transformers' pipeline, token by token."""
+"""Questions about pictures: the answers of transformers' pipeline, token by token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes of music: those that basic-pitch finds with the same small model, and their MIDI files."""
+"""Notes of music: basic-pitch finds the same with the same small model; and MIDI files."""
 
 from __future__ import annotations
 

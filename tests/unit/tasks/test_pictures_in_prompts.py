@@ -122,7 +122,7 @@ def test_options_of_answers_work() -> None:
 
 
 def test_a_check_of_guessed_tokens_that_cannot_be_leaves_the_cache() -> None:
-    """Nothing was called: the answer goes on, step by step, from what the cache holds."""
+    """Nothing was called: the answer goes on, step by step, from the tokens in the cache."""
 
     async def run() -> None:
         async with loaded() as program:

@@ -116,7 +116,7 @@ def test_a_chat_goes_on_after_a_lost_device() -> None:
             chat._reader._preparer = counted = Counted(task.program)
             picture = WIDE.copy()
             first = await chat.send("Who?", 4, pictures=[picture])
-            picture[:] = 0  # the chat has what it was given
+            picture[:] = 0  # the chat has kept a copy
             assert np.array_equal(chat.messages[0]["pictures"][0], WIDE)
             devices[0].inject(DeviceLostError)
             with pytest.raises(DeviceLostError):

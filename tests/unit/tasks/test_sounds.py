@@ -1,4 +1,4 @@
-"""Sounds become spectrograms as their files say; what is no sound is refused."""
+"""Sounds become spectrograms as their files say; other inputs are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks give what transformers' pipelines give, and say what is wrong with files and inputs."""
+"""Tasks have the results of transformers' pipelines, and errors for wrong files and inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from webpte.tasks import Task
 
 FOLDER = models_folder()
 EXPECTED = json.loads(EXPECTED_FILE.read_text(encoding="utf-8"))
-# Tasks whose calls, and more, are in tests of their own.
+# Tasks whose calls, and more, are in separate tests.
 ELSEWHERE = {
     *("text2text-generation", "summarization", "translation", "text-generation"),
     *("automatic-speech-recognition", "text-to-speech", "audio-to-midi", "image-text-to-text"),

@@ -1,4 +1,4 @@
-"""Texts that go on, and answers of chats: those of transformers' pipeline."""
+"""Texts that go on, and answers of chats, equal transformers' pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps are resized as PyTorch does, and tasks of pictures say what is wrong."""
+"""Maps are resized as PyTorch does, and tasks of pictures refuse wrong inputs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ SIDE = 100
 
 
 def test_faces_are_boxes_in_parts_of_the_picture_each_one_once() -> None:
-    """The second lies on the first, and the last is none."""
+    """The second box lies on the first, and the last is too improbable for a face."""
     boxes = np.zeros((4, 8), np.float32)
     boxes[:, 2:4] = (20, 40)
     boxes[1, :2] = 2, 1
@@ -36,7 +36,7 @@ def test_overlap_is_of_both_boxes_together() -> None:
 
 
 def test_a_line_is_read_place_by_place() -> None:
-    """A letter that goes on is one; with "no letter" in between it is two."""
+    """A letter that goes on is read once; with "no letter" in between it is read twice."""
     labels = ["", "a", "b", " "]
     places = [0, 1, 1, 0, 1, 2, 3, 2]
     letters = np.full((len(places), len(labels)), 0.1)

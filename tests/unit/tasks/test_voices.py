@@ -1,4 +1,4 @@
-"""text-to-speech: what transformers says with the same noise, and what is refused."""
+"""text-to-speech: the sound of transformers with the same noise, and refused inputs."""
 
 from __future__ import annotations
 

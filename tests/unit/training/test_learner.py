@@ -33,7 +33,7 @@ def taught(script: Callable[[Learner], Awaitable[Any]], device: Any = "numpy") -
 
 @pytest.mark.parametrize("device", extent.some(["recording"], "numpy"))
 def test_ten_steps_are_those_of_pytorch(device: str) -> None:
-    """On the recording device weights stay there, in tensors of their own, as on a GPU."""
+    """Weights stay on the recording device, in separate tensors, as on a GPU."""
 
     async def steps(learner: Learner) -> list[float]:
         pictures, labels = batch(learner.form.batch)

@@ -1,4 +1,4 @@
-"""Lines become rows of tokens with targets: each token the one after it, answers alone of pairs."""
+"""Lines become rows of tokens with targets: the next token for each, only answers for pairs."""
 
 from __future__ import annotations
 

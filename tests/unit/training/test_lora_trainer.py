@@ -1,4 +1,4 @@
-"""LoRA training: steps equal those of PyTorch and PEFT; it stops, fails and goes on as promised."""
+"""LoRA training: the steps of PyTorch and PEFT; it stops, fails and goes on as promised."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_it_stops_in_each_way() -> None:
         async for _ in trainer.learn(LINES, steps=100):
             break
         assert trainer.steps == STEPS_AT_ONCE
-        learning = trainer.learn(LINES, steps=100)  # at once: the one before has not ended yet
+        learning = trainer.learn(LINES, steps=100)  # at once, while the first still ends
         await anext(learning)
         trainer.stop()
         assert len([loss async for loss in learning]) == STEPS_AT_ONCE - 1

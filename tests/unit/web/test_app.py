@@ -224,7 +224,7 @@ def test_repeats_can_be_cancelled() -> None:
         await asyncio.wait_for(running, 5)
         assert "stopped early" in browser.text["status"]
         assert 'data-act="cancel"' not in browser.html["run-controls"]
-        assert browser.html["outputs-age"] == ""  # they are still those of the inputs
+        assert browser.html["outputs-age"] == ""  # outputs still fit the inputs
 
     drive(script)
 

@@ -100,7 +100,7 @@ def test_mistakes_have_titles_in_plain_words() -> None:
             assert told in browser.html["error"]
         await app.receive({"act": "what:is-this"})
         assert title(browser) == "Could not do this"
-        await app.receive({"act": "view", "name": "run"})  # which has no name of its own, either
+        await app.receive({"act": "view", "name": "run"})  # an act without a name, too
         assert title(browser) == "Could not do this"
 
     drive(script)

@@ -138,10 +138,10 @@ def test_acts_of_views_have_handlers() -> None:
 
 
 class _OutsideText(HTMLParser):
-    """Collects the text that is in no landmark: axe's rule `region`, also for what is folded."""
+    """Collects the text that is in no landmark: axe's rule `region`, also for folded parts."""
 
     _LANDMARKS = ("header", "main", "footer", "nav", "dialog", "noscript", "head")
-    _OUTSIDE = ("skip", "veil")  # the skip link, and what is shown while something is dragged
+    _OUTSIDE = ("skip", "veil")  # the skip link, and the veil while something is dragged
 
     def __init__(self) -> None:
         super().__init__()

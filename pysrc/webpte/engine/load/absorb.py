@@ -165,7 +165,7 @@ class _Absorber(GraphWriter):
         return self.written(inputs, [known.get(i, i) for i in self._graph.outputs])
 
     def _writer(self, index: int) -> tuple[str, tuple[int, ...]]:
-        """Return the name and the arguments of the kernel that alone writes a value."""
+        """Return name and arguments of the only kernel that writes a value; "", () without one."""
         writers = self._writers.get(index, [])
         if len(writers) != 1 or len(writers[0].args) < 2:
             return "", ()

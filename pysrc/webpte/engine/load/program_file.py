@@ -426,7 +426,7 @@ def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | 
 
 
 def _describe_constants(graphs: list[Graph]) -> tuple[ConstantInfo, ...]:
-    """List an entry per distinct place in the files, largest first."""
+    """List the constants, largest first; constants at the same place in the files are one entry."""
     found: dict[Region, ConstantInfo] = {}
     for graph in graphs:
         for tensor in graph.tensors():

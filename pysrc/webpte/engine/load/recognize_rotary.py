@@ -98,7 +98,7 @@ class RotaryRecognizer(Recognizer):
         return whole
 
     def _rotation(self, end: Call) -> Rotation | None:
-        """Return the rotation whose result a view is."""
+        """Return the rotation that ends with a view, or None."""
         joined = self.writer(end.args[0], CAT) if end.name == VIEW else None
         if joined is None or len(self.dims(joined.args[-1])) != 5:
             return None

@@ -133,7 +133,7 @@ class VisibleKeys:
         return len(dims) == 2 and dims[1] == self._keys
 
     def _numbers(self, value_id: int) -> AffinePositions | None:
-        """Return a tensor of positions, or a number, in terms of query and key positions."""
+        """Return a value as a sum of query positions, key positions and a number, or None."""
         value = self._graph.value(value_id)
         if isinstance(value, IntValue):
             return AffinePositions(more=value.value)

@@ -156,7 +156,7 @@ async def build_rounds(
 def _round(
     parts: RoundParts, lead: Segment, tokens: int, words: int, results: int, record: int
 ) -> list[SubPlan]:
-    """Return the plans of a round, whose results go to `record` of a buffer."""
+    """Return the plans of a round; its results go to the buffer `results`, at byte `record`."""
     told, *guesses = (output.tensor.buffer for output in lead.outputs)
     given, sampled = parts.buffer(TOKENS), parts.buffer(SAMPLED)
     place = tokens * words * WORD_BYTES

@@ -183,7 +183,7 @@ def test_one_delegate_called_twice_does_not_overwrite_its_first_result() -> None
 
 
 def test_argmax_is_of_the_call_it_was_asked_for() -> None:
-    """A call in between would overwrite what the search reads."""
+    """A call in between would overwrite the buffer that the search reads."""
 
     async def run() -> None:
         device = Slow()

@@ -137,7 +137,7 @@ def test_a_tensor_outlives_a_rebuilt_program_but_not_a_closed_one() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_closing_while_memory_is_allocated_leaves_no_tensor(kept: bool) -> None:
-    """For what a delegate gives, and for what goes up from the host."""
+    """Close while memory is allocated for a delegate's output, or for an upload from the host."""
 
     async def run() -> None:
         device = SimulatedDevice()

@@ -41,7 +41,7 @@ X = np.array([-1, 0, 2, 3], np.float16)
 
 
 async def run(options: Options) -> tuple[Any, frozenset[str], Any]:
-    """The result, the kernels, and what the output is stored as."""
+    """Return the result, the kernels, and the dtype in which the output is stored."""
     given: dict[str, Any] = {"device": gpu(), "options": options}
     async with await webpte.load(half_chain(), **given) as program:
         (result,) = await program.forward(X)

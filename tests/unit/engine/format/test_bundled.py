@@ -1,4 +1,4 @@
-"""Bundled programs: read, loaded, checked; and what is wrong with them."""
+"""Bundled programs: reading, loading, checking, and the errors of broken bundles."""
 
 from __future__ import annotations
 

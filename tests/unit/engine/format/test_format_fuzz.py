@@ -137,7 +137,7 @@ def mutations(data: bytes, seed: int, count: int) -> Iterator[bytes]:
 
 
 class CountingBuffer(flat.FlatBuffer):
-    """Counts what the reader does: `charge` and `follow` are behind every table and vector."""
+    """Counts the steps of the reader: every table and vector calls `charge` and `follow`."""
 
     steps = 0
     __slots__ = ()

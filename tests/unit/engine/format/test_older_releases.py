@@ -1,8 +1,9 @@
 """Programs in the layouts of older releases of ExecuTorch, with the operators they wrote.
 
 Release 0.3 had no operator for prepacking and kept everything in one flatbuffer; 0.5 had SymInts
-and prepacking; 0.6 named data of programs; 1.0 those of delegates, the host's types of tensors, and
-the size of all segments in the header. Fields that a release did not have yet are left out.
+and prepacking; 0.6 named data of programs; 1.0 named data of delegates, the host's types of
+tensors, and the size of all segments in the header. Fields that a release did not have yet are
+left out.
 """
 
 from __future__ import annotations

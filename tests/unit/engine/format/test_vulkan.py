@@ -1,4 +1,4 @@
-"""The delegate blob: header, every kind of value, and what must not be accepted."""
+"""The delegate blob: header, every kind of value, and blobs that must be refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of XNNPACK delegates, against a writer with slots of its own."""
+"""The reader of XNNPACK delegates, against a writer that keeps a separate list of slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arena for uniform blocks: what is on the GPU after places were used again, or a failure."""
+"""The arena for uniform blocks: bytes on the GPU after places were used again, or a failure."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_whoever_waits_for_a_kernel_is_told_how_many_there_are() -> None:
             compiler.get("b", "c", progress=lambda _, *told: second.append(told))
         )
         await asyncio.sleep(0)
-        assert second == [(1, 3)]  # one of the first batch is done, and one is new
+        assert second == [(1, 3)]  # a kernel of the first batch is done; "c" is new
         asking.cancel()
         compiler.ready.set()
         await late

@@ -33,7 +33,7 @@ FATAL = ("uploads and read-backs", "workgroup memory", "barriers", "atomics", "l
 
 
 def results(ran: list[SelfTestKernel], fault: str) -> bytes:
-    """Return what a device sends back; one word of `fault` is wrong."""
+    """Return the bytes that a device sends back, with a wrong word in the results of `fault`."""
     parts = []
     for trial in ran:
         for name, array in (("uploads and read-backs", trial.values), *trial.expected.items()):

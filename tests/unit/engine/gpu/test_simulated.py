@@ -28,7 +28,7 @@ from webpte.errors import (
 
 
 def test_results_are_as_of_the_submission() -> None:
-    """Work is done in the order in which it was submitted, whatever is awaited first."""
+    """Work is done in the order in which it was submitted, whichever result is awaited first."""
 
     async def run() -> None:
         device = SimulatedDevice()

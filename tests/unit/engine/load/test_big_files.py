@@ -1,6 +1,6 @@
 """A file of 3 GiB: constants beyond 2 and 3 GiB, and no more memory than the small parts take.
 
-The file is sparse: what was not written reads as zeros and takes no room on the disk.
+The file is sparse: ranges that were never written read as zeros and take no room on the disk.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_loading_takes_no_memory_for_the_bulk(tmp_path: Path) -> None:
             assert len(kept[2]) == MAX_KEPT
             assert max(device.buffers.values()) == BULK
 
-    wait(run(SimulatedDevice()))  # imports and caches are not what is measured
+    wait(run(SimulatedDevice()))  # fills imports and caches, which are not measured
     tracemalloc.start()
     try:
         wait(run(SimulatedDevice()))

@@ -101,7 +101,7 @@ def test_attention_that_writes_its_caches_runs_on_the_gpu(returned: bool) -> Non
     async def run() -> None:
         separate = await webpte.load(write_pte(writing(returned=returned)), device="numpy")
         program = await expect(writing(whole=True, returned=returned), *map(step, (0, 1, 2, 1, 4)))
-        # A cache that is returned has another reader, so its update stays a call of its own.
+        # A cache that is returned has another reader, so its update stays a separate call.
         names = (UPDATE, ATTENTION) if returned else (ATTENTION,)
         assert {places(program)[name] for name in names} == {"gpu"}
         assert WHOLE not in places(program)

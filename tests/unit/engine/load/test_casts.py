@@ -1,4 +1,4 @@
-"""Casts between delegates: on the GPU where they give there what they give on the host."""
+"""Casts between delegates: on the GPU where its results equal the host's."""
 
 from __future__ import annotations
 

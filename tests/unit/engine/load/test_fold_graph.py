@@ -36,7 +36,7 @@ def positions(prepack: bool = True) -> GraphWriter:
 
 @pytest.mark.parametrize("prepack", [True, False])
 def test_what_is_known_is_computed_once(prepack: bool) -> None:
-    """The prepack goes as well: nobody reads what it would move."""
+    """The prepack goes as well: nobody reads its result."""
     assert names(build_graph(positions(prepack))) == [ADD]
 
 

@@ -203,7 +203,7 @@ def given_and_written(m: MethodWriter) -> Host:
 
 
 def at_one_place(m: MethodWriter) -> tuple[Host, Host, Host]:
-    """Two values of 4 elements, and a view of what was written last, which nothing writes."""
+    """Build two values of 4 elements and a view at the same place; no call writes the view."""
     place = m.planned_bytes
     made, m.planned_bytes = m.tensor((4,)), place
     other, m.planned_bytes = m.tensor((4,)), place
@@ -222,7 +222,7 @@ def seen_as_something_else(m: MethodWriter) -> Host:
 
 
 def seen_in_a_loop(m: MethodWriter) -> Host:
-    """Build a loop whose second round first reads what the first round wrote last."""
+    """Build a loop whose second round begins by reading the first round's last result."""
     weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
     rounds, done, out = m.value(2), m.value(False), m.tensor((2, 2))
     m.kernel(CUMPROD, weight, 0, None, made, made)

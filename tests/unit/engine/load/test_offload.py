@@ -1,4 +1,4 @@
-"""Calls of kernels that run on the GPU because what is around them is there."""
+"""Calls of kernels that run on the GPU because the calls around them do."""
 
 from __future__ import annotations
 

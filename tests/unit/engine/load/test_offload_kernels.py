@@ -1,7 +1,7 @@
 """Kernels between delegates, one row each: the whole method is one submission.
 
-What a kernel takes comes from a delegate where it is float32, and from the caller where it is not;
-what it gives goes to a delegate, or to the caller if it is integers.
+A kernel's float32 inputs come from a delegate, all other inputs from the caller; its results go to
+a delegate, or to the caller if they are integers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Broken and hostile programs, loaded and run: a result or one of our errors, in bounded work.
 
-Each change is made to a program that works. Most files are refused where they are read; those that
-are not must be refused, or run, by whatever is behind: graphs, plans, references, kernels.
+Each change is made to a program that works. Most files are refused by the reader; all others must
+be refused, or run, by the stages after it: graphs, plans, references, kernels.
 """
 
 from __future__ import annotations
@@ -135,6 +135,6 @@ def test_arrays_over_the_limit_are_an_error_before_they_are_made(
 
 
 def test_an_array_that_no_machine_has_room_for() -> None:
-    """Without any limit set: the machine's own memory is one."""
+    """No limit is set here, so the machine's memory is the limit."""
     with pytest.raises(errors.OutOfMemoryError, match="are left of"):
         wait(load_and_run(write_pte(big_full(1 << 30)), "numpy"))

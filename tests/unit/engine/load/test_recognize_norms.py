@@ -18,7 +18,7 @@ NORM, UNSCALED = "et_vk.rms_norm.default", "webpte.unscaled_rms_norm"
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a norm that is written out; by default those of a norm."""
+    """The parts of a norm that is written out; with the defaults it is a norm."""
 
     square: str = "mul"
     epsilon: float = 1e-6

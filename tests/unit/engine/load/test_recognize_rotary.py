@@ -21,7 +21,7 @@ MUL, VIEW, CAT = "aten.mul.Tensor", "aten.view_copy.default", "aten.cat.default"
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a rotation that is written out; by default those of a rotation.
+    """The parts of a rotation that is written out; with the defaults it is a rotation.
 
     swapped    whether factors come in the other order
     mixed      whether a is multiplied by the sine where the cosine belongs
@@ -31,7 +31,7 @@ class Parts:
     used       whether a call between the two rotations reads the first result
     returned   whether the head before its rotation is an output, too
     cut        the place at which a head is cut
-    doubled    whether each use of a view has a view of its own, as in exports of fixed shapes
+    doubled    whether each use of a view has a separate view, as in exports of fixed shapes
     """
 
     swapped: bool = False

@@ -1,6 +1,6 @@
 """Mutable buffers: of one method, and of several that the exporter made share them.
 
-The files in tests/data/state come from ExecuTorch's exporter, and what is expected of them from its
+The files in tests/data/state come from ExecuTorch's exporter, the expected outputs from its
 runtime. All but `mixed` are three methods over two buffers of two elements, `state` (5, 7) and
 `calls` (0, 0):
 

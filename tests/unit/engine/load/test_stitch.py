@@ -1,4 +1,4 @@
-"""Delegates that follow each other are one graph, and give what they would give one by one."""
+"""Delegates that follow each other are one graph, with the results of running one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from webpte import errors
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.load import stitch as stitching
 
-# What becomes one
+# Delegates that are stitched
 
 
 def test_three_delegates_in_a_row_are_one() -> None:
@@ -45,7 +45,7 @@ def test_three_delegates_in_a_row_are_one() -> None:
 
 
 def test_it_is_the_whole_method_for_a_search_of_its_output() -> None:
-    """Inputs and outputs come in the method's order, not in that of their use."""
+    """Inputs and outputs come in the method's order, not in the order of their use."""
 
     async def run() -> None:
         m = method((4,), (4,))
@@ -164,7 +164,7 @@ def test_a_view_that_the_exporter_left_out_is_in_the_graph() -> None:
 
 
 def test_memory_that_is_used_again_is_no_view() -> None:
-    """Two delegates write to one place, and what is read there afterwards is the second's."""
+    """Two delegates write to one place, and reads after both find the second's result."""
     m = method((4,))
     place = m.planned_bytes
     first = neg(m, m.input(0))

@@ -166,7 +166,7 @@ def test_a_loop_can_carry_a_value_that_nothing_else_reads() -> None:
 
 
 def test_a_value_in_types_that_the_gpu_stores_alike_is_one() -> None:
-    """The second graph has as int64 what the first gives as int32."""
+    """The first graph returns int32, which the second declares as int64."""
     m = MethodWriter()
     m.inputs(m.tensor((4,), "int32"))
     first = unary(m, "aten.neg.default", m.input(0), (4,), "int32")
@@ -176,7 +176,7 @@ def test_a_value_in_types_that_the_gpu_stores_alike_is_one() -> None:
 
 
 def test_a_value_in_other_types_stays_apart() -> None:
-    """The second graph has as bytes what the first gives as int32."""
+    """The first graph returns int32, which the second declares as bytes."""
     m = MethodWriter()
     m.inputs(m.tensor((4,), "int32"))
     first = unary(m, "aten.neg.default", m.input(0), (4,), "int32")

@@ -1,4 +1,4 @@
-"""Random methods give with folded, offloaded, moved and stitched steps what they give without."""
+"""Random methods: folding, offloading, moving and stitching change no result."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Writer:
         return [v for v in self.live if v.index in self.places and v.index not in fixed]
 
     def target(self) -> Host:
-        """Return a value for a kernel to write: a new one, or one that was written before."""
+        """Return a value for a kernel to write: a new value, or a value that was written before."""
         old = self.computed()
         if old and self.random.random() < 0.15:
             return self.random.choice(old)
@@ -115,7 +115,7 @@ class Writer:
             self.free_places.append(self.places[value.index])
             if self.random.random() < 0.5:
                 self.m.free(value)
-                self.free_places.pop()  # a view of what was freed is an error
+                self.free_places.pop()  # a view of freed memory is an error
 
     def view(self) -> None:
         """Add a view of a place in another shape, read by a delegate or by the host."""

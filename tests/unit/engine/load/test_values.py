@@ -24,7 +24,7 @@ def plan(*values: EValue) -> ExecutionPlan:
     return ExecutionPlan("forward", (), (), values, (), (), (), (), "", "")
 
 
-# 0 and 1 share a place, 2 has another one, 3 has none, 4 is a number.
+# Values 0 and 1 share a place, 2 has another place, 3 has no place, 4 is a number.
 PLAN = plan(tensor(2, 3, offset=0), tensor(6, offset=0), tensor(6, offset=64), tensor(0), 7)
 ARRAY = np.arange(6, dtype="float32").reshape(2, 3)
 

@@ -1,4 +1,4 @@
-"""The NumPy reference of every operator against what the rows of its table expect.
+"""The NumPy reference of every operator against the expectations in the rows of its table.
 
 Expectations are written with loops, float64 and `math`, and share no code with the references. A
 usual run takes every third row of each operator, and `--all` takes all.
@@ -69,7 +69,7 @@ def test_reference(name: str) -> None:
 
 
 def families() -> list[str]:
-    """Name the modules of operators; those of SymInts are the registry's own."""
+    """Name the modules of operators, without the registry, which has the operators of SymInts."""
     modules = {op.lower.__module__ for name in registered_names() if (op := lookup(name))}
     return sorted({module.rpartition(".")[2] for module in modules} - {"registry"})
 

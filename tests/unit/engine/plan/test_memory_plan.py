@@ -149,7 +149,7 @@ def test_what_is_prepacked_late_has_its_memory_from_the_start() -> None:
 
 
 def test_nothing_else_is_planned_into_borrowed_memory() -> None:
-    """It is another delegate's, which would read what this one left there."""
+    """Borrowed memory is another delegate's, which would read intermediates as its values."""
     g = GraphWriter()
     x = g.tensor((100,))
     g.inputs(x)
@@ -261,7 +261,7 @@ def random_graph(seed: int) -> GraphWriter:
     written: list[int] = []
 
     def out(dims: tuple[int, ...]) -> int:
-        """Mostly a new tensor; sometimes one that was written before."""
+        """Return a new tensor, or now and then a tensor that was written before."""
         again = [i for i in written if g.shapes[i][0] == dims]
         return rng.choice(again) if again and rng.random() < 0.1 else g.tensor(dims)
 

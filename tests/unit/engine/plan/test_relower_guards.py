@@ -92,7 +92,7 @@ def test_an_end_that_does_not_move_along_is_lowered() -> None:
 
 
 def test_a_reason_to_lower_again_stays_when_another_value_asks_for_less() -> None:
-    """The size changes first, then the ends: both are results, of calls before this one."""
+    """The size changes first, then the ends; both are results of earlier calls."""
     g = GraphWriter()
     x, given = g.tensor((SIZE, 4)), g.symint(0)
     table = g.op("aten.relu.default", x, g.tensor((SIZE, 4)))

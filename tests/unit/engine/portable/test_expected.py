@@ -110,7 +110,7 @@ def check_op(case: KernelCase) -> None:
     kernel, expected = lookup_kernel(case.kernel), EXPECTED[str(case)]
     assert kernel is not None
     assert kernel.op is not None
-    expected = expected[-len(kernel.changes) :]  # an operator gives what a kernel changes
+    expected = expected[-len(kernel.changes) :]  # an operator returns changed values
     outs = [(DTYPES[dtype], tuple(shape)) for dtype, shape, _ in expected]
     results = run_op(kernel.op, kernel.op_arguments(case.args), outs)
     for result, (dtype, shape, items) in zip(results, expected, strict=True):

@@ -146,7 +146,7 @@ def test_symints_are_merged() -> None:
 
 
 def test_symints_that_start_alike_are_different() -> None:
-    """Their values in the file are what they start with: a position and a size are both 0, say."""
+    """SymInts with equal initial values are no duplicates: a position and a size may both be 0."""
     g = GraphWriter()
     x = g.tensor((12,))
     sizes = [g.symint(3), g.symint(3)]
@@ -258,7 +258,7 @@ def test_buffers_that_calls_give_new_values() -> None:
 
 @pytest.mark.parametrize("op", ["in place", "apart", "of another"])
 def test_what_is_not_written_over_what_it_reads_stays(op: str) -> None:
-    """Nothing to separate: the op is made for it, or it writes to what it does not read."""
+    """Nothing to separate: the op works in place, or it does not read the written value."""
     with temporary_op("test.bump.default", "self: tensor -> tensor", mutates=("self",)):
         g = GraphWriter()
         x = g.tensor((4,))

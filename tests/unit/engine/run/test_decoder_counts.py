@@ -22,7 +22,7 @@ ATTENTION = (
 
 
 async def layer_of(program: bytes, tokens: int) -> list[str]:
-    """Return the kernels from the attention of the first layer up to that of the second."""
+    """Return the kernels from the first layer's attention up to the second layer's."""
     device = SimulatedDevice()
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
     async with await webpte.load(program, device=device) as loaded:

@@ -1,4 +1,4 @@
-"""A delegate on the recording device: what it allocates, hands over, repeats and gives back."""
+"""A delegate on the recording device: buffers, plans, repeated calls, and freed memory."""
 
 from __future__ import annotations
 

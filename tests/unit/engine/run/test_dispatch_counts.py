@@ -1,4 +1,4 @@
-"""Counts of dispatches in decode of real exports, and of those that wait for each other."""
+"""Counts of dispatches in decode of real exports, and of dispatches that wait for another."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_llamas(name: str, plain: tuple[int, int], fused: tuple[int, int]) -> No
 
 
 def test_a_layer_of_a_billion_parameters() -> None:
-    """Sizes alone, as the 1B Llama has them: six dispatches, each waiting for the one before."""
+    """Graph with the sizes of the 1B Llama: six dispatches, each waiting for its predecessor."""
     graph = fuse(build_graph(llama_layers(1)))
     planner, _ = make_planner(graph, Target(storage_buffers=10))
     planner.lower_all()

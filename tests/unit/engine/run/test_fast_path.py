@@ -1,4 +1,4 @@
-"""Calls that are the one before with other arrays: what is left out, and that they overlap."""
+"""Calls that repeat the last call with other arrays: steps left out, and overlapping calls."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_failed_resize_leaves_the_delegate_usable(
 
 @pytest.mark.parametrize("failure", [errors.GraphError, ValueError, KeyError, ZeroDivisionError])
 def test_a_failed_lowering_leaves_the_delegate_usable(failure: type[Exception]) -> None:
-    """Also if the error is not one of ours, which becomes the cause of one that is."""
+    """An error of another kind becomes the cause of a WebpteError."""
 
     def lower(args: Args) -> list[Any]:
         if args.tensor("self").dims[0] == 5:

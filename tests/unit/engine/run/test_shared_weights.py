@@ -66,7 +66,7 @@ async def load(device: Any, **methods: Any) -> webpte.Program:
 
 
 def weight_buffers(device: SimulatedDevice) -> list[set[int]]:
-    """For each plan, what its dispatches bind that constants went into."""
+    """Return for each plan the buffers of constants that its dispatches bind."""
     constants = {transfer.buffer for transfer in transfers(device)}
     return [
         {r.buffer for d in plan.dispatches for r in d.resources} & constants
@@ -116,7 +116,7 @@ def test_two_delegates_of_one_method_read_one_buffer() -> None:
 
 
 def test_every_value_of_a_graph_has_a_buffer_of_its_own() -> None:
-    """The first of two equal constants in one graph is the first of those in another."""
+    """Equal constants of a graph stay apart; the first shares its buffer with other graphs."""
 
     async def run() -> None:
         device = SimulatedDevice()
@@ -172,7 +172,7 @@ def test_a_cache_is_not_shared() -> None:
 
 
 def test_a_constant_that_is_an_input_is_not_shared() -> None:
-    """Its bytes in the file are what it starts with; every call brings others."""
+    """The bytes in the file are only its initial value; every call brings other bytes."""
 
     def started() -> GraphWriter:
         g = GraphWriter()

@@ -1,7 +1,7 @@
 """The cost of a step of real exports, unfused and fused: dispatches, waits and bytes.
 
-A number that grew is a fusion or a plan that was lost; one that fell goes into this table, and into
-docs/inside/fusion.md. `python -m support.graphs.step_costs` prints it.
+A number that grew is a fusion or a plan that was lost; a smaller number goes into this table, and
+into docs/inside/fusion.md. `python -m support.graphs.step_costs` prints the table.
 """
 
 from __future__ import annotations

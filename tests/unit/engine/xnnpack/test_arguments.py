@@ -56,7 +56,7 @@ def test_an_output_that_is_read_inside() -> None:
 
 
 def test_outputs_that_are_the_same_numbers_or_an_input() -> None:
-    """Copies that only reorder: each output of the method has memory of its own."""
+    """Copies that only reorder: each output of the method has separate memory."""
     g = XnnpackWriter()
     x = g.value((2, 3), argument=0)
     turned, back, kept = (
@@ -83,7 +83,7 @@ def test_an_output_that_is_a_constant() -> None:
 
 
 def test_arguments_that_the_graph_does_not_use() -> None:
-    """Places are those of the call, whatever is between them."""
+    """Places are counted among all arguments of the call, used or not."""
     g = XnnpackWriter()
     x, y = g.value((4,), argument=1), g.value((4,), argument=4, output=True)
     second = g.value((4,), argument=3)
@@ -267,7 +267,7 @@ def test_unknown_operators_are_listed_together() -> None:
 
 
 def test_delegates_of_both_kinds_are_a_single_graph() -> None:
-    """Exporters give to Vulkan what a partition for XNNPACK leaves, and the other way round."""
+    """Exporters give to Vulkan the calls that XNNPACK's partitioner leaves, or the other way."""
     m = MethodWriter()
     x, y, z, out = (m.tensor((2, 3)) for _ in range(4))
     m.inputs(x)

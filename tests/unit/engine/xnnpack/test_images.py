@@ -245,7 +245,7 @@ def test_resizing(aligned: bool) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
 
 
-# --- what is refused ----------------------------------------------------------------------------
+# --- refused nodes ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_values_that_are_held_in_different_orders_broadcast() -> None:
 
 
 def test_numbers_without_dims() -> None:
-    """Exporters write them as values with a dim of 1, and the method has none."""
+    """Exporters write a number as a value with a dim of 1; in the method it has no dims."""
     g = XnnpackWriter()
     x = g.value((1,), argument=0, host_dims=())
     w = g.value((), constant=np.float32(2).tobytes())
@@ -307,7 +307,7 @@ def test_types_with_the_quantization_of_others(type: str, quant: Quant) -> None:
 
 
 def test_scales_along_another_dim() -> None:
-    """A square matrix has as many rows as columns: only the dim tells which scales these are."""
+    """A square matrix has as many rows as columns: only the dim says whose scales these are."""
     g = XnnpackWriter()
     x = g.value((1, 4), argument=0)
     w = g.value((4, 4), "qcint8", constant=bytes(16), quant=per_channel([1, 2, 3, 4], axis=1))

@@ -1,4 +1,4 @@
-"""Tables of XNNPACK's unary nodes: those that ExecuTorch's runtime computes, and by hand."""
+"""Tables of XNNPACK's unary nodes, against ExecuTorch's runtime and rows written by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a calibration: which one, what is refused, and how it is cut."""
+"""The text of a calibration: its choice, refused texts, and how it is cut."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_texts_that_are_computed_together_do_not_meet(name: str) -> None:
     assert not calibrate(decoder, (), runs, 32)
     for number, expected in enumerate(alone):
         assert torch.equal(together[number], expected)
-    with torch.no_grad():  # and the decoder is as it was
+    with torch.no_grad():  # the decoder is unchanged
         assert torch.equal(decoder.all_logits(texts[0]), alone[0])
 
 

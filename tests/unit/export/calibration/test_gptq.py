@@ -28,7 +28,7 @@ NAMES = ("first", "last")
 
 
 def correlated(tokens: int, width: int) -> Any:
-    """Return inputs of which few directions are large, as those of a language model."""
+    """Return inputs that are large in few directions, like a language model's."""
     mixed = torch.randn(tokens, width // 4) @ torch.randn(width // 4, width)
     return mixed + 0.3 * torch.randn(tokens, width)
 
@@ -176,7 +176,7 @@ def test_texts_must_take_one_way() -> None:
 
 
 def test_numbers_of_a_gguf_file_in_groups_of_4_bits_stay_as_they_are() -> None:
-    # As Q4_0 has them: the largest weight of a group, whatever its sign, is -8 times the scale.
+    # Groups of Q4_0: the largest weight of either sign is -8 times the scale.
     torch.manual_seed(3)
     groups = torch.randn(12, 5, GROUP)
     largest = groups.gather(2, groups.abs().argmax(2, keepdim=True))

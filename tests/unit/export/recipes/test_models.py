@@ -133,7 +133,7 @@ def test_failed_export_says_why(slow_kitchen: FakeKitchen) -> None:
     assert wheel.sha256[:20] in next(kitchen.cache.iterdir()).name
 
 
-# Where it is interrupted, and what the next try has to do again.
+# Where making a model is interrupted, and the steps that the next try has to repeat.
 STOPS: list[tuple[Any, str, list[str]]] = [
     (sources, "check_hash", ["pip", "make", "check_export"]),
     (os, "rename", ["pip", "make", "check_export"]),

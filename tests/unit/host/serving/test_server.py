@@ -1,4 +1,4 @@
-"""The server over real sockets: the files that it serves, and those that it must not."""
+"""The server over real sockets: files that it serves, and files that it must not serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment of the commands: what is said while it is set up, and when that fails."""
+"""The environment of the commands: messages while it is set up, and when that fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webpte_host.setup import environment
 
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """Set the environment up in another folder, without pip; returns what was shown."""
+    """Set the environment up in another folder, without pip; returns a log of the messages."""
     monkeypatch.setattr(environment, "VENV", tmp_path / "venv")
     monkeypatch.setattr(environment, "inside", lambda: False)
     monkeypatch.setattr(pinned_venv, "run_tool", lambda *_, **__: None)

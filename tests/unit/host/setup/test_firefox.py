@@ -1,4 +1,4 @@
-"""The Firefox of the tests: an installed one, one that may be installed, or a sentence."""
+"""The Firefox of the tests: installed already, installed now, or a sentence why not."""
 
 from __future__ import annotations
 

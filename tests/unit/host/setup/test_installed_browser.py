@@ -27,7 +27,7 @@ def browser(*commands: str, mac: str = "/none") -> InstalledBrowser:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine whose commands are those in one folder."""
+    """A machine whose only commands are in a single folder."""
     monkeypatch.delenv(VARIABLE, raising=False)
     found = {path: str(tmp_path / path) for path in ("snap", "broken", "lynx")}
     monkeypatch.setattr(shutil, "which", found.get)

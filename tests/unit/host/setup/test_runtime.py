@@ -155,7 +155,7 @@ def test_sets_up_everything(world: World) -> None:
 
 
 def test_a_compiled_package_leaves_its_compiled_modules_behind(world: World) -> None:
-    """And what a package depends on is there, or not in the lock."""
+    """The lock keeps only those dependencies of a package that are in it."""
     files = {"marks/__init__.py": b"", "marks/fast.so": b"\x7fELF", "marks/fast.c": b"int f;"}
     marks = wheel(files)
     world.publish("marks@marks-1.0-cp314-cp314-linux.whl", marks)

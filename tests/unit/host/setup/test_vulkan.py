@@ -1,4 +1,4 @@
-"""The driver of native tests: an installed one, one that may be installed, or none."""
+"""The driver of native tests: installed already, installed now, or missing."""
 
 from __future__ import annotations
 

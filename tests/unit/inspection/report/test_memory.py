@@ -33,7 +33,7 @@ def memory_of(writer: GraphWriter | MethodWriter) -> MemoryReport:
 
 
 def test_tensors_take_turns() -> None:
-    """A chain needs two tensors at a time: the one that is read, and the one that is written."""
+    """A chain needs two tensors at a time: a call's input and its output."""
     found = memory_of(chain(5, dims=(100,)))
     one, other = (b for b in found.buffers if b.kind == "activations")
     assert [(t.first, t.last) for t in one.tensors] == [(-1, 0), (1, 2), (3, 4)]

@@ -229,7 +229,7 @@ def test_formulas_are_for_operators_that_exist() -> None:
 
 
 def test_a_delegate_with_state_that_a_method_calls_twice() -> None:
-    """The state from before the method's first call comes back, not the one that the second saw."""
+    """A trace brings back the state from before the method's first call, not before its second."""
 
     def refuse(args: Any) -> Any:
         raise errors.UnsupportedError("no kernel")

@@ -1,4 +1,4 @@
-"""Tuning what is loaded, and what convolutions, attention and small products ask."""
+"""Tuning of loaded programs, and the questions of convolutions, attention, small products."""
 
 from __future__ import annotations
 

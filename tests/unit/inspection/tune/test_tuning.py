@@ -108,7 +108,7 @@ def test_a_run_that_fails_leaves_kernels_as_they_were(monkeypatch: pytest.Monkey
 
 
 class Noting(Timed):
-    """Writes down the workgroups of the last dispatch of what is run, but not timed."""
+    """Writes down the workgroups of the last dispatch of each run that is not timed."""
 
     def __init__(self) -> None:
         super().__init__(float)
@@ -146,7 +146,7 @@ def test_what_is_on_trial_is_for_nobody_else(rest: float) -> None:
 
 
 def test_calls_with_other_inputs_and_state_come_between() -> None:
-    """Candidates are held against what the same inputs, and the same state, give otherwise."""
+    """Candidates are compared with the usual results of the same inputs and the same state."""
 
     async def check(calls: int) -> webpte.Tuning:
         kind, device = KINDS["cut"], Timed(float)

@@ -75,7 +75,7 @@ def test_each_answer_has_its_own_settings() -> None:
             async with Scheduler(program, slots=4) as scheduler:
                 answers = [scheduler.submit(prompt_of(5, 1), 9, **asked) for asked in SAMPLED]
                 assert await asyncio.gather(*map(taken, answers)) == wanted
-            # The program's own cache is as it was.
+            # The program's own cache is unchanged.
             assert await alone(program, prompt_of(5, 1), 9) == wanted[0]
 
     wait(run())
@@ -96,7 +96,7 @@ def test_an_answer_joins_while_another_goes_on() -> None:
 
 
 def test_a_long_prompt_does_not_stop_the_others() -> None:
-    """Read in parts of what a step has left: the other answer gets a token with each."""
+    """A prompt is read in parts that fit a step: the other answer gets a token with each part."""
 
     async def run() -> None:
         async with await load() as program, Scheduler(program, slots=2, chunk=4) as scheduler:

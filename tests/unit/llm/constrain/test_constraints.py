@@ -83,7 +83,7 @@ def test_no_logits_are_read_back() -> None:
 
 
 def test_probabilities_are_those_of_the_model() -> None:
-    """Log-probabilities are those before the constraint: forbidden candidates are listed."""
+    """Log-probabilities are computed before the constraint: forbidden candidates are listed."""
 
     async def run() -> None:
         generator = Generator(await webpte.load(small_llm(), device=SimulatedDevice()))

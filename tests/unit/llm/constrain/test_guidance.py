@@ -1,6 +1,6 @@
 """JSON schemas by llguidance: answers fit them, and it is used where it can be.
 
-`tests/data/json_schema` has cases of the JSON Schema Test Suite: those of keywords that llguidance
+`tests/data/json_schema` has cases of the JSON Schema Test Suite: all keywords that llguidance
 takes, without the valid instances that it never writes (closed objects, 1.0 for 1).
 """
 

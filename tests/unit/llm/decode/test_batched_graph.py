@@ -37,7 +37,7 @@ def kernels(rows: int, layers: int = 2) -> list[str]:
 
 @pytest.mark.parametrize(("rows", "layer"), [(1, 6), (2, 6), (8, 6), (16, 6), (17, 8), (32, 8)])
 def test_dispatches_of_a_layer(rows: int, layer: int) -> None:
-    """Count those of a decode step of one sequence; with many rows, norms are apart."""
+    """Count as many dispatches as for a single sequence; with many rows, two more for norms."""
     assert len(kernels(rows, 2)) - len(kernels(rows, 1)) == layer
 
 

@@ -59,7 +59,7 @@ def selected(g: GraphWriter, hidden: int) -> int:
 
 
 def sliced(g: GraphWriter, hidden: int) -> int:
-    """Build a head like those of transformers: a slice, a linear layer, a soft cap, and a pick."""
+    """Build a head as in transformers: a slice, a linear layer, a soft cap, and a pick."""
     logits = linear(g, last(g, hidden), (1, 1))
     factor = g.prepack(g.tensor((1,), constant=np.array([0.5], np.float32)))
     half = g.op("aten.mul.Tensor", logits, factor, g.tensor((1, 1, VOCABULARY)))

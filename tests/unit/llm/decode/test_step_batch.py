@@ -60,7 +60,7 @@ def test_memory_of_steps_goes_with_their_plan(monkeypatch: pytest.MonkeyPatch) -
         left = []
         for steps in (1, 8):
             await tokens_of(Generator(program).generate([3], 30, steps_ahead=steps))
-            for count in (2, 3, 4):  # other plans push those of the steps out
+            for count in (2, 3, 4):  # other plans displace the steps' plans
                 await program.forward(np.arange(count)[None], np.array([0]))
             left.append(sorted(device.buffers.values()))
         assert left[0] == left[1]

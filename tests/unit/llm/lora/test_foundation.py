@@ -1,4 +1,4 @@
-"""Programs that were exported with a LoRA of their own, over one foundation in a `.ptd` file."""
+"""Programs that were exported with a LoRA each, over one foundation in a `.ptd` file."""
 
 from __future__ import annotations
 

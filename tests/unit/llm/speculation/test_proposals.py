@@ -1,4 +1,4 @@
-"""Guesses of tokens, and what they cost."""
+"""Guesses of tokens, and the cost of guessing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_lookup_copies_what_followed() -> None:
         # The latest place counts, and the longest match before that.
         assert await lookup.propose([1, 2, 3, 4, 9, 1, 2, 7, 1, 2], 2) == [7, 1]
         assert await lookup.propose([1, 2, 3, 4, 9, 1, 2, 7, 1, 2, 3], 2) == [4, 9]
-        # A copy of what is still to come: a period goes on.
+        # The copied place ends before the guess does: the guess goes on with the same period.
         assert await PromptLookup().propose([5, 6, 7, 5, 6, 7, 5, 6], 7) == [7, 5, 6, 7, 5, 6, 7]
         # Another conversation.
         assert await lookup.propose([2, 8, 2, 8, 2, 8], 3) == [2, 8, 2]

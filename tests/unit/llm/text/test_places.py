@@ -1,4 +1,4 @@
-"""Places of tokens, as webpte finds them itself, are those of Hugging Face's package."""
+"""Places of tokens: webpte finds the same as Hugging Face's package."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def rank(root: Path) -> ModuleType:
     return module
 
 
-# Expected: what the `tokenizers` package gives for the same vocabulary.
+# Expected: the tokens of the `tokenizers` package for the same vocabulary.
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [

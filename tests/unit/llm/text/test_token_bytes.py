@@ -1,4 +1,4 @@
-"""The bytes of tokens: those of a text's tokens are the text."""
+"""The bytes of tokens: the tokens of a text spell the text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_special_tokens_have_none() -> None:
 
 
 class OnesOwn(Tokenizer):
-    """A tokenizer whose tokens are letters; the last one is a part of a character."""
+    """A tokenizer whose tokens are letters; the last token is a part of a character."""
 
     vocabulary = 4
     special: Mapping[str, str] = {}

@@ -70,7 +70,7 @@ def test_there_and_back(kind: str) -> None:
     for text in TEXTS:
         written = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if kind == PIECES:
-            written = written.replace("▁", " ")  # which is what it stands for there
+            written = written.replace("▁", " ")  # which ▁ means in these tokens
         assert tokenizer.decode(tokenizer.encode(text)) == written
 
 

@@ -33,7 +33,7 @@ COLOUR = {"type": "object", "properties": {"c": {"enum": ["red", "blue"]}}, "req
 
 @dataclass(frozen=True)
 class Served:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     url: str
     process: subprocess.Popen[str]

@@ -1,4 +1,4 @@
-"""Clients that go away: what was generated for them ends, and the model is free."""
+"""Clients that go away: generation for them ends, and the model is free."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Connection:
 def test_an_answer_ends_when_its_client_has_gone(
     monkeypatch: pytest.MonkeyPatch, steps: int, stream: bool
 ) -> None:
-    """Also one that waits for its turn, before the first step."""
+    """An answer that still waits for its turn, before the first step, ends as well."""
 
     async def run() -> None:
         gone, later = Connection({**BODY, "stream": stream}), Connection({**BODY, "max_tokens": 2})

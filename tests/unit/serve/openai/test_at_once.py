@@ -1,4 +1,4 @@
-"""Requests that share the steps of a model: their answers are those of each alone."""
+"""Requests that share the steps of a model: each gets the answer that it gets alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client: its answers are those of a Chat, whole and in chunks."""
+"""The client: it gets the answers of a Chat, whole and in chunks."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_folder_a_program_and_a_name(folder: Path) -> None:
 
 
 def test_a_tokenizer_with_the_programs_name_comes_first(folder: Path) -> None:
-    """A folder can have several programs; what has no name of a program is for all others."""
+    """A folder can have several programs; a file without a program's name is for all others."""
     of_its_own = folder / "teller.pte"
     shutil.copy(folder / "model.pte", of_its_own)
     (folder / "tokenizer.json").rename(folder / "teller.tokenizer.json")

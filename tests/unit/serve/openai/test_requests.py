@@ -1,4 +1,4 @@
-"""Requests of OpenAI's API: what is taken, and what is refused by name."""
+"""Requests of OpenAI's API: fields that are taken, and fields that are refused by name."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_columns_that_do_not_fit_are_told(adder: Predictor) -> None:
             made({"a": one, "b": one, "c": one})
         with pytest.raises(InputError, match=r"input0.*float32 is needed, not int64"):
             made({"a": one.astype(np.int64), "b": one})
-        assert (made({"a": one, "b": one})["c"] == 2).all()  # an error leaves it as it was
+        assert (made({"a": one, "b": one})["c"] == 2).all()  # errors change nothing
 
 
 # Lost devices

@@ -1,4 +1,4 @@
-"""Files of an index: what is saved is found again, and what is not valid is refused."""
+"""Files of an index: a saved index is found again, and an invalid file is refused."""
 
 from __future__ import annotations
 

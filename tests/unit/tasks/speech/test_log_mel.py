@@ -1,4 +1,4 @@
-"""Log-mel features are those of transformers' feature extractor."""
+"""Log-mel features equal the features of transformers' extractor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phrases of a sound that is still coming are those of the whole sound."""
+"""Phrases of a sound that is still coming equal the phrases of the whole sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts of a small Whisper are those of transformers, with times and over windows."""
+"""Transcripts of a small Whisper equal transformers', with times and over windows."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def visit(folder: Path, *kept: dict[str, Module]) -> tuple[int, dict[str, Module]]:
-    """Return the answer in a fresh file system, and what is kept for the next visit."""
+    """Return the answer in a fresh file system, and the modules kept for the next visit."""
     for old in folder.glob("__pycache__/*"):
         old.unlink()
     sys.modules.pop("visited", None)
@@ -120,7 +120,7 @@ def test_what_somebody_else_has_made_is_nothing() -> None:
 
 
 def made(kept: dict[str, CodeType]) -> tuple[object, dict[str, CodeType]]:
-    """Build a dataclass with what the last visit has kept; return what the next one will have."""
+    """Build a dataclass with the code that the last visit kept; return the next visit's code."""
     generated = Generated(kept)
     try:
         point = make_dataclass("Point", [("x", int), ("y", int, 3)], frozen=True)
@@ -144,4 +144,4 @@ def test_what_dataclasses_have_compiled_is_not_compiled_again(
     with pytest.raises(AssertionError, match="compiled"):
         made({})
     monkeypatch.undo()
-    assert not hasattr(dataclasses, "exec")  # the built-in one is at work again
+    assert not hasattr(dataclasses, "exec")  # the built-in exec is at work again

@@ -26,7 +26,7 @@ class Historian(FakeBrowser):
         self.entries: list[tuple[str, str]] = [("", "")]  # (query, file)
         self.at = 0
         self.opening = {0: False}  # whether the program of an entry is still on its way
-        self.held: asyncio.Event | None = None  # what is fetched comes once this is set
+        self.held: asyncio.Event | None = None  # fetches end once this is set
 
     async def fetch(
         self, url: str, progress: Progress, download: Any = None, sha256: str = ""
@@ -203,7 +203,7 @@ def test_back_ends_an_opening_and_goes_nowhere_else(
         assert browser.text["status"] == "Opening was cancelled"
         assert browser.entries[browser.at] == entry
         assert ('data-act="close"' in browser.html.get("program", "")) == close
-        await app.receive(browser.go(1))  # to what was not opened: it is as it was before
+        await app.receive(browser.go(1))  # to the program that was not opened: nothing changes
         assert ('data-act="close"' in browser.html.get("program", "")) == close
         browser.held = None
         await app.receive({"act": "card", "name": "sigmoid"})

@@ -1,4 +1,4 @@
-"""A lost GPU: the page rebuilds the program by itself, and goes on with what can be done again."""
+"""A lost GPU: the page rebuilds the program by itself, and goes on with repeatable work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of other tabs: told by the names of locks, in the forecast and after a failure."""
+"""Programs of other tabs: known by the names of locks, in the forecast and after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of the palette: those that are possible now, and their effects."""
+"""Commands of the palette: only possible commands are listed, and their effects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_there_are_those_that_can_be_done_now() -> None:
         assert {"Run", "Run on NumPy (CPU)", "Go to Graph", "Copy as Python"} <= {*found}
         assert {"Close sigmoid.pte", "Reset the inputs", "Trace a run"} <= {*found}
         assert "Check against NumPy" not in found  # there is nothing to check
-        assert "New conversation" not in found  # with what is no language model
+        assert "New conversation" not in found  # with a program that is no language model
         await run(app)
         assert "Check against NumPy" in await titles(app, browser)
         await app.receive({"act": "close"})

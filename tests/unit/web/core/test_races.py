@@ -28,7 +28,7 @@ from support.page.fake_page import (
 
 
 class SlowEngine(Engine):
-    """Every run waits at a gate, once there is one."""
+    """An engine whose runs wait at a gate, once a gate is set."""
 
     def __init__(self) -> None:
         super().__init__()

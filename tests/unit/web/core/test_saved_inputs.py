@@ -29,7 +29,7 @@ UNSET = 1  # the seed of an input that nobody has set
 
 
 async def set_seed(app: App, browser: FakeBrowser) -> dict[str, str]:
-    """Open a program and set its input; return what the browser keeps then."""
+    """Open a program and set its input; return the entry that the browser keeps then."""
     await drop(app, ONE)
     await app.receive({"act": "seed", "input": "0", "value": "12"})
     return {browser.other["store"]["key"]: browser.other["store"]["text"]}

@@ -28,7 +28,7 @@ def inputs() -> list[Any]:
 
 
 async def add_up(given: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the sum of each frame's new samples and of the one before, added to the state."""
+    """Return the sums of frames, and the state plus all samples but the first of each frame."""
     frames, state = given
     return frames.sum(axis=1), state + frames[:, 1:].sum()
 

@@ -1,4 +1,4 @@
-"""Addresses as they are typed, and what is told when one cannot be fetched."""
+"""Addresses as they are typed, and messages about addresses that cannot be fetched."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_drawing_comes_back_to_its_pad() -> None:
             (state,) = app._state.session.inputs
             held = np.asarray(state.array())
             assert np.count_nonzero(held) == np.count_nonzero(drawing)
-            assert app._state.session.age() == []  # the results are of what is drawn
+            assert app._state.session.age() == []  # the results fit the drawing
 
     drive(script)
 

@@ -71,7 +71,7 @@ def test_a_phone_is_asked_and_opens_with_the_answer() -> None:
         for told in ("2,646 MB", "weights", "900 MB", "caches", "1,600 MB", "activations"):
             assert told in asked.text
         assert "64 tokens, about 1,750 MB" in asked.text
-        assert '<option value="32" selected>' in browser.html["arriving"]  # the only one that fits
+        assert '<option value="32" selected>' in browser.html["arriving"]  # only this length fits
         assert not is_open(app)
         await app.receive({"act": "open-context", "fields": {"context": "32"}})
         await opening

@@ -94,7 +94,7 @@ def test_the_name_decides_between_inputs() -> None:
         await open_sample(app, "add.pte")
         await drop(app, npy("input1.npy", 3), npy("other.npy", 2))
         assert "from input1.npy" in browser.html["input-1"]
-        assert "from other.npy" in browser.html["input-0"]  # the one that is left
+        assert "from other.npy" in browser.html["input-0"]  # the input that is left
 
     drive(script)
 

@@ -43,7 +43,7 @@ FAILURES = {
 
 
 async def prepare(app: App, browser: FakeBrowser) -> dict[str, str]:
-    """Open and run add.pte with an input from a file, and return what is on the page."""
+    """Open and run add.pte with an input from a file, and return the page's contents."""
     await open_sample(app, "add.pte")
     x = np.ones((37, 41), np.float32)
     await app.receive({"act": "npy", "input": "1", "files": [File("mine.npy", write_npy(x))]})

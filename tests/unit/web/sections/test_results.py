@@ -212,7 +212,7 @@ def test_rebuilding_starts_over() -> None:
         await benchmark(app, 3)
         await app.receive({"act": "recover"})
         assert "was rebuilt" in browser.html["outputs-age"]
-        assert "Matches" in await check(app, browser)  # what is shown has its own calls
+        assert "Matches" in await check(app, browser)  # the shown results keep their calls
         await run(app)
         assert browser.html["outputs-age"] == ""
         assert "Matches NumPy:" in await check(app, browser)

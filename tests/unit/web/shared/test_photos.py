@@ -267,7 +267,7 @@ def test_scores_have_labels_and_shares() -> None:
     assert "softmax" in ranking.caption
     bare = rank(logits)
     assert bare is not None
-    assert bare.scores[0].share is None  # nobody knows what they are
+    assert bare.scores[0].share is None  # nobody knows the scale of these
     likely = rank(np.array([0.9, 0.1], np.float32))
     assert likely is not None
     assert likely.scores[0].share == pytest.approx(0.9)

@@ -1,4 +1,4 @@
-"""Renderers: which fit an output, what they draw, and the values under the pointer."""
+"""Renderers: which fit an output, their drawings, and the values under the pointer."""
 
 from __future__ import annotations
 

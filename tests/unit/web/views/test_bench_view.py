@@ -1,4 +1,4 @@
-"""The bench: figures of this device, their JSON and link, and those of strangers."""
+"""The bench: figures of this device, their JSON and link, and figures of strangers."""
 
 from __future__ import annotations
 

@@ -39,9 +39,7 @@ def test_runs_and_answers_share_the_cache() -> None:
         session = app._state.session
         assert session is not None
         assert session.shown is not None
-        assert (
-            "the chat has changed it" in session.shown.lost
-        )  # so nobody can say what it should give
+        assert "the chat has changed it" in session.shown.lost  # so no result is expected
         await send(app, "And then?")
         said = [text for who, text in shown(browser) if who == "assistant"]
         assert said == await said_by_chat("Hello", "And then?")
@@ -50,7 +48,7 @@ def test_runs_and_answers_share_the_cache() -> None:
 
 
 def test_a_conversation_goes_with_the_copy_of_its_program() -> None:
-    """Another program of the same name that is dropped later has none."""
+    """Another program of the same name that is dropped later has no conversation."""
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)

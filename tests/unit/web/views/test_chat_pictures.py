@@ -51,7 +51,7 @@ async def ready(app: App) -> None:
 
 
 async def said_by_task(*asked: tuple[str, list[np.ndarray]], model: str = "tiles") -> list[str]:
-    """Return what the library's chat of the task answers."""
+    """Return the answers of the library's chat of the task."""
     where = models_folder() / model
     async with await webpte.tasks.open("image-text-to-text", where, device="numpy") as task:
         assert isinstance(task, ImageTextToText)

@@ -74,7 +74,7 @@ def test_frames_not_tokens_are_sent() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         await send(app, "Hello")
-        ((_, text),) = browser.appended  # at the end, what is left
+        ((_, text),) = browser.appended  # once, at the end
         assert [unescape(text)] == await said_by_chat("Hello")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -303,7 +303,7 @@ def test_settings_that_are_wrong_ask_nothing() -> None:
             assert _refused(browser) == {}
             assert browser.html["chat-refused"] == ""
             await act(app, "set", name=name, value=value)
-            assert browser.html["chat-refused"] == ""  # nothing was sent with this one
+            assert browser.html["chat-refused"] == ""  # no message was sent with it
             await act(app, "set", name=name, value={**SETTINGS}.get(name, ""))
 
     drive(script)
@@ -349,7 +349,7 @@ def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
         else:
             await send(app, "Another")
             assert "Still answering" in browser.text["status"]
-            assert browser.other["value"] == {"chat-text": ""}  # that of the first
+            assert browser.other["value"] == {"chat-text": ""}  # cleared for the first message
             await act(app, "stop")
         await asking
         assert not browser.html.get("error")

@@ -130,7 +130,7 @@ def test_the_text_of_a_line_is_read(tmp_path: Path) -> None:
         text = re.search('class="find-text">(.*?)</p>', shown(browser))
         assert text
         assert unescape(re.sub("<[^>]*>", "", text[1])) == "H<<"
-        assert shown(browser).count("<mark") == 1  # of what it is not sure
+        assert shown(browser).count("<mark") == 1  # the uncertain letter
         assert "67 % sure" in shown(browser)
 
     drive(script)

@@ -141,7 +141,7 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
 def test_a_software_adapter_traces_fewer_tokens_unless_they_are_set(
     software: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def none(*_: Any) -> Any:  # what this device can do at best says nothing, and takes long
+    async def none(*_: Any) -> Any:  # peak rates say nothing here, and take long
         raise webpte.errors.DeviceError("no rates")
 
     monkeypatch.setattr("page.views.profile.panel.rates_of", none)

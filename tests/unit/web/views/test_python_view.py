@@ -1,4 +1,4 @@
-"""The Python view: cells run with the open program at hand; code fits what is open."""
+"""The Python view: cells run with the open program at hand; code fits the open program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rank view: an encoder's vectors decide, and the fields keep what was typed."""
+"""The rank view: an encoder's vectors decide, and the fields keep their typed text."""
 
 from __future__ import annotations
 

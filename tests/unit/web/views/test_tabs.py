@@ -346,6 +346,6 @@ def test_without_a_gpu_no_other_device_is_offered() -> None:
 
 
 def text_above(browser: FakeBrowser, view: str) -> str:
-    """Return the text above what a panel that counts has drawn."""
+    """Return the text above the drawing of a panel that counts."""
     above, _, _ = browser.html[f"view-{view}"].partition("drawn")
     return " ".join(re.sub("<[^>]*>", " ", above).split())

@@ -153,7 +153,7 @@ def _describe(dawn: Dawn, owned: Owned) -> _Described | None:
 
 
 def _own_memory(c: Any, heaps: Any) -> int | None:
-    """Return the bytes of the largest heap that is the GPU's own, and free the list of heaps."""
+    """Return the size in bytes of the GPU's largest own heap; frees the list of heaps."""
     local = [
         int(heaps.heapInfo[place].size)
         for place in range(heaps.heapCount)

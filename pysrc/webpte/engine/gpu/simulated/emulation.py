@@ -74,7 +74,7 @@ Memory = Mapping[int, RecordedBuffer]
 
 
 class EmulatedCall:
-    """A call in place of all its dispatches."""
+    """A call that is computed by its NumPy reference, in place of its dispatches."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin

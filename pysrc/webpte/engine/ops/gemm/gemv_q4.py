@@ -36,7 +36,7 @@ class GemvConfig:
         return 4 * (self.threads // self.slices)
 
     def chunk(self, weights: PackedWeights) -> int:
-        """Return how many turns have their x in shared memory at once: all, unless x is long."""
+        """Return the count of turns whose x is in shared memory at once: all, or 1 for a long x."""
         turns = ceil_div(weights.steps, self.slices)
         turn_bytes = self.slices * quads_per_unit(weights) * QUAD_BYTES
         return turns if turns * turn_bytes <= MOST_STAGED_BYTES else 1

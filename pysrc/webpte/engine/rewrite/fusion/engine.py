@@ -69,7 +69,7 @@ class Calls:
         return call.args[op.signature.positions[op.alias_of]]
 
     def producer(self, value_id: int) -> tuple[Call | None, tuple[Call, ...]]:
-        """Return the call that computes a value, and the views in between, first to last."""
+        """Return the call that computes a value, and the views of its result up to the value."""
         views: list[Call] = []
         writer = self.writer(value_id)
         while writer is not None and self.is_view(writer):

@@ -1,4 +1,4 @@
-"""The NumPy reference of convolutions, which kernels they run on, and what they refuse."""
+"""Convolutions: the NumPy reference, the choice of kernels, and refused arguments."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_cases_run_on_their_kernels(cases: list[RowCase], kernels: list[list[str
 def test_every_tile_and_window_has_cases() -> None:
     tiles, windows, blocks = set(), set(), set()
     for case in CONV_CASES:
-        for first in dispatches(case)[:1]:  # none for an empty batch
+        for first in dispatches(case)[:1]:  # no dispatch for an empty batch
             types = dict(first.types)
             tiles.add((types.get("TILE_ROWS"), types.get("TILE_COLUMNS")))
             windows.add(types.get("WINDOW"))

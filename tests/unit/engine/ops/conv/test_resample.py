@@ -1,4 +1,4 @@
-"""The NumPy references of resizing and sampling against plain loops, and what they refuse."""
+"""Resizing and sampling: the NumPy references against plain loops, and refused arguments."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ONES = 0xFFFFFFFF
 
 
 def words() -> Array:
-    """Small ones, large ones, those around powers of two, and many in between."""
+    """Return small words, large words, words around powers of two, and many in between."""
     powers = 2 ** np.arange(32)
     around = np.concatenate([powers - 1, powers, powers + 1, 2**32 - powers])
     some = np.random.default_rng(0).integers(1, 2**32, 100_000)

@@ -1,4 +1,4 @@
-"""Element-wise ops of three tensors: references, and what is refused."""
+"""Element-wise ops of three tensors: references and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aten.where: references, and what is refused."""
+"""aten.where: references and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures of experts: routing, what is refused, what is left to the host, and parts of tokens."""
+"""Mixtures of experts: routing, refused arguments, calls left to the host, parts of tokens."""
 
 from __future__ import annotations
 

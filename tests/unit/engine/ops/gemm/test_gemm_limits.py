@@ -1,4 +1,4 @@
-"""Sums in parts that fit into what a GPU can bind."""
+"""Sums in parts that fit into the largest binding of a GPU."""
 
 from __future__ import annotations
 

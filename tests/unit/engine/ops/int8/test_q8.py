@@ -1,4 +1,4 @@
-"""XNNPACK's operators on bytes: which kernels run, and what is refused."""
+"""XNNPACK's operators on bytes: the choice of kernels, and refused arguments."""
 
 from __future__ import annotations
 

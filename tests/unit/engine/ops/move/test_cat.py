@@ -1,4 +1,4 @@
-"""Concatenation: references, how many dispatches it takes, and what is refused."""
+"""Concatenation: references, the number of dispatches, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fill family: references, starts that stay live, and what is refused."""
+"""The fill family: references, starts that stay live, and refused arguments."""
 
 from __future__ import annotations
 

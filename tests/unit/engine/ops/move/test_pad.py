@@ -1,4 +1,4 @@
-"""Padding: references, how wide it moves, and what is refused."""
+"""Padding: references, the width of its moves, and refused arguments."""
 
 from __future__ import annotations
 

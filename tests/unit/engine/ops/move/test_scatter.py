@@ -1,4 +1,4 @@
-"""Scatters: references, what is refused, and what runs on the host."""
+"""Scatters: references, refused arguments, and calls that run on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices replaced in a copy: references, and what is refused."""
+"""Slices replaced in a copy: references and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slicing family: references, starts that stay live, and what is refused."""
+"""The slicing family: references, starts that stay live, and refused arguments."""
 
 from __future__ import annotations
 

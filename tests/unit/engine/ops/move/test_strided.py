@@ -1,4 +1,4 @@
-"""The strided family: references, which kernel a walk gets, and what is refused."""
+"""The strided family: references, the kernel that a walk gets, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of pictures: what they refuse, and the kernels they need."""
+"""Operators of pictures: refused arguments, and the kernels that a picture needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adaptive pooling: references, and what is refused."""
+"""Adaptive pooling: references and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy references of pooling against plain loops, and what they refuse."""
+"""Pooling: the NumPy references against plain loops, and refused arguments."""
 
 from __future__ import annotations
 

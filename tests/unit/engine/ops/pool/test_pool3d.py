@@ -1,4 +1,4 @@
-"""3D pooling: references, what is refused, and what runs on the host."""
+"""3D pooling: references, refused arguments, and calls that run on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantization parameters: references, answers of PyTorch and torchao, and what is refused."""
+"""Quantization parameters: references, results of PyTorch and torchao, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantized embeddings: references, the fast variant, and what is refused."""
+"""Quantized embeddings: references, the fast variant, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Affine quantization: references against loops and PyTorch's answers, and what is refused."""
+"""Affine quantization: references against loops and PyTorch's results, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Medians: references, and what is refused or left to the host."""
+"""Medians: references, and calls that are refused or left to the host."""
 
 from __future__ import annotations
 

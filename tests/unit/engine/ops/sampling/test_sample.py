@@ -73,7 +73,7 @@ DRAWS = 300
     ],
 )
 def test_frequencies_follow_the_softmax(row: list[float], asked: Array, kept: list[int]) -> None:
-    """Chi-square over many positions, within five standard deviations of what it should be."""
+    """Chi-square over many positions is within five standard deviations of its expected value."""
     given, logits = Settings.of(asked, True, True, False), np.array(row, np.float32)
     seed = seed_of(12345)
     drawn = [choose_token(logits, given, seed, position) for position in range(DRAWS)]

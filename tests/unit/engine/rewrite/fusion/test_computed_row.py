@@ -1,4 +1,4 @@
-"""Fusion of norms and sums into the GEMVs that read them: no dispatch of their own."""
+"""Fusion of norms and sums into the GEMVs that read them: they take no dispatch."""
 
 from __future__ import annotations
 

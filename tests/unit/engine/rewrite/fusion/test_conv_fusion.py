@@ -1,4 +1,4 @@
-"""Fusion of convolutions: what becomes one call, what must not, and the results."""
+"""Fusion of convolutions: calls that become one, calls that must not, and the results."""
 
 from __future__ import annotations
 

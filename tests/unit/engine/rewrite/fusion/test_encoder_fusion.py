@@ -103,7 +103,7 @@ def test_attention_must_be_attention() -> None:
 
 
 def test_keys_that_are_kept_are_read_where_they_are() -> None:
-    """A permutation that is also an output stays; the one after it is fused."""
+    """A permutation that is also an output stays; the next permutation is fused."""
     net = Encoder()
     q, v = net.g.tensor((2, 5, 8)), net.g.tensor((2, 4, 8))
     k = net.g.tensor((4, 2, 8))

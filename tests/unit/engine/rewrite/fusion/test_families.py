@@ -35,7 +35,7 @@ def kernels(family: str, tokens: int, count: int) -> list[str]:
     ],
 )
 def test_a_layer(family: str, decode: int, prefill: int) -> None:
-    """A layer adds what a graph of one layer more has more."""
+    """Count the dispatches of a layer: the difference between two layers and a single layer."""
     counts = [
         len(kernels(family, tokens, 2)) - len(kernels(family, tokens, 1)) for tokens in (1, 33)
     ]

@@ -1,4 +1,4 @@
-"""Fusion of normalizations with what is before or after them."""
+"""Fusion of normalizations with the calls before or after them."""
 
 from __future__ import annotations
 
