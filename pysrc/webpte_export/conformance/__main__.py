@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import logging
 import sys
 import warnings
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.conformance.parts import PARTS
+from webpte_export.conformance.sample import Chosen
 from webpte_export.conformance.table import failures, table
 from webpte_export.errors import ExportError
 
@@ -24,6 +24,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--part", action="append", choices=PARTS, help="only this part; repeatable")
     parser.add_argument("--filter", default="*", metavar="GLOB", help="only cases with this id")
+    parser.add_argument(
+        "--most", type=int, metavar="N", help="only N cases of a part, spread over its files"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="parallel exports")
     parser.add_argument("--seconds", type=float, default=300, help="time limit of a case")
     given = parser.parse_args(arguments)
@@ -34,7 +37,8 @@ def main(arguments: list[str]) -> int:
         parser.error("name a source tree of ExecuTorch, and the folder for the suites")
     try:
         for part in given.part or PARTS:
-            export_part(part, given.checkout, given.out, given.filter, given.jobs, given.seconds)
+            chosen = Chosen(given.filter, given.most)
+            export_part(part, given.checkout, given.out, chosen, given.jobs, given.seconds)
     except ExportError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -42,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def export_part(
-    part: str, checkout: Path, out: Path, pattern: str, jobs: int, seconds: float
+    part: str, checkout: Path, out: Path, chosen: Chosen, jobs: int, seconds: float
 ) -> None:
     import torch
 
@@ -62,7 +66,7 @@ def export_part(
     patch_exporter()
     recorder = Recorder(runs=tests.runs)
     recorder.listen()
-    cases = [case for case in tests.cases(backends) if fnmatch.fnmatch(case.id, pattern)]
+    cases = chosen.of(tests.cases(backends))
     keep_what_exports_share()
     with fewer_collections():
         export_cases(cases, Folder(out / part), recorder, jobs=jobs, seconds=seconds)
@@ -74,6 +78,7 @@ def keep_what_exports_share() -> None:
 
     import torch._export.utils as utils
     from executorch.backends.vulkan.patterns import fusable_patterns
+    from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
 
     # No libraries are loaded from here on, so no operators are added.
     collect = functools.cache(utils._collect_all_valid_cia_ops_for_namespace)
@@ -84,6 +89,8 @@ def keep_what_exports_share() -> None:
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None:
             entry.get_graphs_fn()
+    bilinear_2d.get_graphs()
+    sdpa.get_graphs()
 
 
 def register_kernels_faster() -> None:

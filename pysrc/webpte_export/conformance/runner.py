@@ -14,7 +14,6 @@ import shutil
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +56,7 @@ def export_cases(
     cases: Iterable[Case], folder: Folder, recorder: Recorder, *, jobs: int, seconds: float
 ) -> None:
     """Export every case without a record, `jobs` at a time, each for at most `seconds`."""
-    waiting = _every_op_first(cases)
+    waiting = list(cases)
     (folder.path / "records").mkdir(parents=True, exist_ok=True)
     todo = [case for case in waiting if not folder.record(case).exists()]
     print(f"{folder.path.name}: {len(waiting)} cases, {len(todo)} to export", flush=True)
@@ -83,16 +82,6 @@ def export_cases(
         time.sleep(0.02)
     entries, refused = folder.write_manifest()
     print(f"{folder.path.name}: {entries} programs, {refused} cases refused", flush=True)
-
-
-def _every_op_first(cases: Iterable[Case]) -> list[Case]:
-    """Sort cases: the first case of every operator, then the second, for early results."""
-    seen: Counter[str] = Counter()
-    ranked = []
-    for case in cases:
-        ranked.append((seen[case.op], case))
-        seen[case.op] += 1
-    return [case for _, case in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _tell(folder: Folder, case: Case, done: int, total: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from webpte_export.conformance.__main__ import main
 from webpte_export.conformance.checkout import _TestFinder, modules_under, use_checkout
 from webpte_export.conformance.parts import Case
-from webpte_export.conformance.runner import Folder, _every_op_first
+from webpte_export.conformance.runner import Folder
+from webpte_export.conformance.sample import Chosen
 from webpte_export.conformance.table import failures, table
 from webpte_export.errors import ExportError
 from webpte_export.suite_writer import Call, entry_of
@@ -70,10 +72,31 @@ def test_the_id_of_a_case_is_a_file_name() -> None:
     assert case("add", "TestAdd_x[float32-(1, 2)]").id == "add__TestAdd_x_float32_1_2"
 
 
+def chosen_of(cases: list[Case], *args: Any) -> list[str]:
+    return [f"{each.op}{each.name}" for each in Chosen(*args).of(cases)]
+
+
 def test_every_operator_has_its_turn_early() -> None:
     cases = [case("a", "1"), case("a", "2"), case("a", "3"), case("b", "1"), case("b", "2")]
-    ordered = [f"{each.op}{each.name}" for each in _every_op_first(cases)]
-    assert ordered == ["a1", "b1", "a2", "b2", "a3"]
+    ordered = chosen_of(cases)
+    assert ordered[:2] == ["a1", "b1"]
+    assert [name[0] for name in ordered] == ["a", "b", "a", "b", "a"]
+    assert sorted(ordered) == ["a1", "a2", "a3", "b1", "b2"]
+
+
+@pytest.mark.parametrize("flows", [2, 3, 4, 8])
+def test_a_part_of_the_cases_is_spread_over_files_and_flows(flows: int) -> None:
+    """Each operator has 40 models, and each model stands there in every flow."""
+    cases = [case(op, f"{i // flows}_{i % flows}") for op in "abc" for i in range(40 * flows)]
+    found = chosen_of(cases, "*", 3 * 3 * flows)
+    for op in "abc":
+        mine = [name[1:].split("_") for name in found if name[0] == op]
+        assert len(mine) == 3 * flows
+        assert {flow for _, flow in mine} == {str(flow) for flow in range(flows)}
+        models = sorted(int(model) for model, _ in mine)
+        assert max(b - a for a, b in itertools.pairwise(models)) <= 40 // flows + 2
+    assert chosen_of(cases, "*", 9) == found[:9]
+    assert chosen_of(cases, "b__*", 3) == [name for name in found if name[0] == "b"][:3]
 
 
 def test_a_manifest_has_the_programs_and_a_list_what_was_refused(tmp_path: Path) -> None:

@@ -9,27 +9,31 @@ import numpy as np
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import (
-    PerBlockQuant,
     PerRowQuant,
     PerTensorQuant,
     XnnDataType,
     XnnNode,
     XnnTensor,
 )
-from webpte.engine.graph.graph import Constant, Tensor
-from webpte.engine.shapes import Dims
-from webpte.engine.xnnpack.constants import in_memory, relaid, widened
+from webpte.engine.graph.graph import Tensor
+from webpte.engine.xnnpack.constants import relaid
 from webpte.engine.xnnpack.elementwise import compute_clamped
 from webpte.engine.xnnpack.lowering import DynamicRows, Held, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import is_signed, lower_table, params, quantized_limits
-from webpte.engine.xnnpack.spatial import cast_constant, requantization, weight_zero
 from webpte.engine.xnnpack.tables import limits
 from webpte.engine.xnnpack.validate import TRANSPOSE_WEIGHTS
+from webpte.engine.xnnpack.weights import (
+    FLOAT,
+    cast_constant,
+    four_bits,
+    requantization,
+    row_scales,
+    weight_zero,
+)
 from webpte.errors import GraphError
 
 # weights [in, out], and a product with the second matrix transposed
 TRANSPOSED = TRANSPOSE_WEIGHTS
-FLOAT = DTYPES["float32"]
 FOUR_BITS = (XnnDataType.QCINT4, XnnDataType.QBINT4)
 
 
@@ -148,50 +152,6 @@ def _lower_weight_only(
         compute_clamped(lowering, node, out, "aten._weight_int8pack_mm.default", args8)
     else:
         lowering.refuse(node, f"of floats with {weight.datatype.name}")
-
-
-def row_scales(lowering: Lowering, weight: XnnTensor) -> Tensor:
-    """Return the scales of the rows of weights as a tensor [rows]."""
-    rows = weight.dims[0]
-    scales = lowering.scales(weight, rows)
-    return lowering.writer.new_tensor(FLOAT, (rows,), in_memory(scales))
-
-
-def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, int]:
-    """Return codes [rows, bytes], scales [groups, rows] and the size of a group."""
-    rows, inner = weight.dims
-    file_bytes = (inner + 1) // 2
-    row_bytes = (file_bytes + 3) // 4 * 4
-    constant = widened(lowering.constant(weight), rows, file_bytes, row_bytes)
-    codes = lowering.writer.new_tensor(DTYPES["uint8"], (rows, row_bytes), constant)
-    per = weight.quantization
-    if not isinstance(per, PerBlockQuant):
-        scales = in_memory(lowering.scales(weight, rows))
-        return codes, lowering.writer.new_tensor(FLOAT, (1, rows), scales), inner
-    if per.axis != 0:
-        raise GraphError(f"weights with scales along dim {per.axis}")
-    groups = inner // per.size
-    if groups * per.size != inner:
-        raise GraphError(f"weights of {inner} columns in groups of {per.size}")
-    turned = _turned_scales(lowering, weight, per, (rows, groups))
-    return codes, lowering.writer.new_tensor(FLOAT, (groups, rows), turned), per.size
-
-
-def _turned_scales(
-    lowering: Lowering, weight: XnnTensor, per: PerBlockQuant, dims: Dims
-) -> Constant:
-    """Return scales [rows, groups] as float32 [groups, rows].
-
-    XNNPACK's delegate rounds floats to bf16: they are raised by 2**-8, and cut off.
-    """
-    found, dtype = lowering.block_scales(weight, per)
-    if found is not None:
-        return relaid(found, dims, (1, 0), dtype, "float32")
-    scales = np.array(per.scales, np.float32)
-    if scales.size != dims[0] * dims[1]:
-        raise GraphError(f"{scales.size} scales for {dims[0]} rows of {dims[1]} groups")
-    rounded = (scales * np.float32(1.00389105)).view(np.uint32) & np.uint32(0xFFFF0000)
-    return in_memory(rounded.view(np.float32).reshape(dims).T)
 
 
 def lower_product(lowering: Lowering, node: XnnNode) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from webpte.engine.dtypes import BFLOAT16, DTYPES
+from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.xnnpack.constants import in_memory, relaid
@@ -15,6 +13,7 @@ from webpte.engine.xnnpack.elementwise import clamp, compute_clamped, limits
 from webpte.engine.xnnpack.lowering import IMAGES, DynamicRows, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import params, quantized_limits
 from webpte.engine.xnnpack.validate import ALIGN_CORNERS
+from webpte.engine.xnnpack.weights import cast_constant, requantization, weight_zero
 from webpte.errors import GraphError
 
 
@@ -136,22 +135,6 @@ def float_weights(
     )
 
 
-def cast_constant(lowering: Lowering, value: XnnTensor, dtype: str) -> Tensor:
-    """Return a constant in another float type, or the tensor of a value that is computed.
-
-    Constants of 32 bits remain so beside bf16: both are stored, and computed with, as float32.
-    """
-    source = lowering.dtype(value).name
-    if not lowering.dtype(value).is_float:
-        raise GraphError(f"value {value.id} of {source}, where a float is needed")
-    if value.constant is None or source == dtype or (source, dtype) == ("float32", BFLOAT16):
-        return lowering.plain(value)
-    # row by row, so that no large constant is converted as a whole
-    rows, inner = (value.dims[0], value.dims[1:]) if value.dims else (1, ())
-    constant = relaid(lowering.constant(value), inner, range(len(inner)), source, dtype, rows)
-    return lowering.writer.new_tensor(DTYPES[dtype], value.dims, constant)
-
-
 def _lower_q8(lowering: Lowering, node: XnnNode, sizes: Filter) -> None:
     """Append a convolution of 8-bit values, which is requantized with XNNPACK's rounding."""
     x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
@@ -227,21 +210,6 @@ def _rounded(lowering: Lowering, image: Tensor, rows: DynamicRows) -> Tensor:
     rounded = lowering.writer.new_tensor(image.dtype, image.dims)
     lowering.writer.call(name.format("dequantize"), (whole, *args), rounded)
     return rounded
-
-
-def weight_zero(weight: XnnTensor) -> int:
-    per = weight.quantization
-    return per.zero_point if isinstance(per, PerTensorQuant) else 0
-
-
-def requantization(
-    lowering: Lowering, x: XnnTensor, weight: XnnTensor, out: XnnTensor, channels: int, axis: int
-) -> Tensor:
-    """Return the factors from sums of products to the numbers of the output, per channel."""
-    scales = np.float32(params(x).scale) * lowering.scales(weight, channels, axis)
-    factors = scales / np.float32(params(out).scale)
-    constant = in_memory(factors.astype(np.float32))
-    return lowering.writer.new_tensor(DTYPES["float32"], (channels,), constant)
 
 
 def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
