@@ -15,7 +15,8 @@ from webpte.engine.files.detached import detach
 from webpte.engine.files.download import Download, Progress
 from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.devices import NAMES, SHARED, kind_of, shared_device
-from webpte.engine.load.program_file import Prepare, read_contents
+from webpte.engine.load.join_programs import read_programs
+from webpte.engine.load.program_file import Prepare
 from webpte.engine.load.supported import check_supported
 from webpte.engine.open.hub_name import is_hub
 from webpte.engine.open.open_source import keeping
@@ -50,7 +51,9 @@ async def load(
     device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/use/native.md; of
               several "native:1", by index, name or PCI id), "numpy" (the references, anywhere), or
               a Device to share
-    data      the `.ptd` files that belong to the program, each given like `source`
+    data      the `.ptd` files that belong to the program, each given like `source`; and programs
+              that are other parts of its model, whose methods this program then has, too: a
+              method `forward` under the name of its file
     strict    refuse a program with operators that have no kernel, instead of running these on the
               host and reporting them
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
@@ -76,9 +79,9 @@ async def load(
     with keeping(keep) as files:
         fetch: dict[str, Any] = {"progress": progress, "keep": keep, "download": download}
         half = partial(_has_half, opening, device)
-        await open_program_files(source, data, name=name, into=files, has_half=half, **fetch)
+        named = await open_program_files(source, data, into=files, has_half=half, **fetch)
         clock.lap("fetch")
-        contents = await read_contents(files[0], files[1:], optional)
+        contents = await read_programs(files, optional, name or named)
         if prepare is not None:
             contents = prepare(contents)
         if progress is not None:

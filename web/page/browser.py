@@ -37,6 +37,7 @@ class Source:
     task: str = ""  # of `webpte.tasks`, as its manifest or card says; a card may describe it
     beside: Mapping[str, Any] = field(default_factory=dict)  # files dropped with it, by name
     places: Mapping[str, str] = field(default_factory=dict)  # addresses of a repository's, by name
+    is_joined: bool = False  # `data` and `extra` are the parts of one model
 
     @property
     def key(self) -> str:

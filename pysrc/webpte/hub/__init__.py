@@ -28,7 +28,7 @@ class File:
     backend    for programs: "Vulkan", "XNNPACK", "Core ML", ...; "" if the name does not say
     precision  for programs: "fp16", "8da4w", ...; "" if the name does not say
     runs       whether it is a program for a backend that runs here
-    chosen     whether it is the program that the repository's name opens
+    chosen     whether the repository's name opens it, alone or with the other parts of its model
     """
 
     path: str
@@ -49,9 +49,10 @@ async def files(source: str | Path, *, half: bool = True) -> list[File]:
     repository, below = await open_repository(source)
     found = await list_variants(repository)
     try:
-        best = choose_among(repository, below, found, half).variant.path
+        chosen = choose_among(repository, below, found, half)
+        opened = {one.path for one in (chosen.variant, *chosen.others)}
     except RepositoryError:
-        best = ""
+        opened = set()
     programs = {
         one.path: File(
             one.path,
@@ -60,7 +61,7 @@ async def files(source: str | Path, *, half: bool = True) -> list[File]:
             one.backend.title,
             one.precision,
             one.backend.runs,
-            one.path == best,
+            one.path in opened,
         )
         for one in found
     }

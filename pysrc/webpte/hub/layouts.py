@@ -11,6 +11,7 @@ LAYOUTS has a row for each layout, in the order in which they are tried:
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from webpte.engine.open.hub_name import HubName, is_hub, parse_name
 from webpte.engine.open.manifest_files import check_part
 from webpte.engine.open.open_source import let_go
 from webpte.errors import DigestError, ManifestError, RepositoryError
+from webpte.hub.parts import parts_of
 
 _PROGRAM, _DATA = (".pte", ".bpte"), ".ptd"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model")
@@ -59,7 +61,7 @@ BACKENDS = (
     Backend("OpenVINO", ("openvino",)),
     Backend("MediaTek", ("mediatek", "neuropilot")),
 )
-_NAMED = [word for backend in BACKENDS for word in backend.words]
+_NAMED = frozenset(word for backend in BACKENDS for word in backend.words)
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,29 @@ class Variant:
 
 @dataclass(frozen=True)
 class ChosenProgram:
-    """A variant of a repository; a source for `webpte.load` and for readers of files beside it."""
+    """A variant of a repository; a source for `webpte.load` and for readers of files beside it.
+
+    others   the programs of the same model that belong to it
+    names    the names of all of them by path, as parts of the model; {} for a program alone
+    """
 
     repository: Repository
     variant: Variant
+    others: tuple[Variant, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         hub = self.repository.hub
-        return str(replace(hub, path=self.variant.path) if hub else self.place)
+        path = os.path.commonpath(self.names).strip("/") if self.names else self.variant.path
+        return str(replace(hub, path=path) if hub else self.place)
+
+    @property
+    def name(self) -> str:
+        """The name of the program: of its file, or of the repository of a model in parts."""
+        if not self.others:
+            return PurePosixPath(self.variant.path).name
+        hub = self.repository.hub
+        return hub.name if hub is not None else Path(self.repository.root).name
 
     @property
     def place(self) -> str | Path:
@@ -108,12 +125,20 @@ class ChosenProgram:
 
     @property
     def parts(self) -> tuple[ManifestPart, ...]:
-        """The program and its `.ptd` files."""
-        return (self.variant.program, *self.variant.data)
+        """The program, its `.ptd` files, and the other programs of the model with theirs."""
+        return tuple(
+            part for one in (self.variant, *self.others) for part in (one.program, *one.data)
+        )
+
+    def name_part(self, part: ManifestPart, file: Any) -> None:
+        """Give an opened file its name as a part of the model."""
+        if part.name in self.names:
+            file.part = self.names[part.name]
 
     async def open(self, part: ManifestPart, **fetch: Any) -> ByteSource:
-        """Open the program or a `.ptd` file, and check it; `fetch` is for `open_source`."""
+        """Open one of the `parts`, and check it; `fetch` is for `open_source`."""
         file = await self.repository.open(part.name, **fetch)
+        self.name_part(part, file)
         try:
             await check_part(file, part, fetch.get("progress"))
         except BaseException as error:
@@ -124,8 +149,10 @@ class ChosenProgram:
 
     async def read_sibling(self, name: str) -> bytes | None:
         """Read a file that belongs to the program; None if there is none."""
-        path = self.variant.beside.get(name)
-        return None if path is None else await self.repository.read(path)
+        for one in (self.variant, *self.others):
+            if (path := one.beside.get(name)) is not None:
+                return await self.repository.read(path)
+        return None
 
     async def words(self) -> list[str]:
         """Return words for the task: of the manifest, the model's card, and config.json files."""
@@ -190,6 +217,12 @@ def choose_among(
             "model with ExecuTorch's Vulkan partitioner, or name a file to open it all the same"
         )
     best = min(running, key=lambda one: _preference(one, half))
+    by_path = {one.path: one for one in running}
+    parts = parts_of(by_path, best.path, _NAMED, lambda path: _preference(by_path[path], half))
+    if parts:
+        first, *rest = (by_path[path] for path in parts.values())
+        called = {path: name for name, path in parts.items() if name}
+        return ChosenProgram(repository, first, tuple(rest), called)
     others = [one.path for one in running if one is best or _is_part(one, best)]
     if len(others) > 1:
         names = ", ".join(others)

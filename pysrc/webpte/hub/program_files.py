@@ -16,21 +16,24 @@ async def open_program_files(
     source: Any,
     data: Sequence[Any] = (),
     *,
-    name: str | None = None,
-    into: list[ByteSource] | None = None,
+    into: list[ByteSource],
     has_half: Callable[[], Awaitable[bool]] | None = None,
     **fetch: Any,
-) -> list[ByteSource]:
-    """Open a program and its `.ptd` files, in order; `fetch` are arguments of `open_source`.
+) -> str | None:
+    """Open a program and the files that belong to it, in order; return the name of all together.
+
+    That is None for files of which the first names the program. `fetch` are arguments of
+    `open_source`.
 
     into      the list to put them in, as they are opened
     has_half  returns whether the device has 16-bit floats, which chooses among files of the Hub
     """
-    files = [] if into is None else into
+    files, named = into, None
     keep = bool(fetch.get("keep"))
     if is_hub(source):
         source = await choose(source, keep, await has_half() if has_half is not None else True)
     if isinstance(source, ChosenProgram):
+        named = source.name if source.others else None
         for part in source.parts:
             files.append(await source.open(part, **fetch))
     elif is_manifest(source):
@@ -38,9 +41,7 @@ async def open_program_files(
         for part in (manifest.program, *manifest.data):
             files.append(await open_part(source, part, **fetch))
     else:
-        files.append(await open_source(source, name=name, **fetch))
-    first: Any = files[0]
-    first.name = name or first.name
+        files.append(await open_source(source, **fetch))
     for file in data:
         files.append(await open_source(file, **fetch))
-    return files
+    return named

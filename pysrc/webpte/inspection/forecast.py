@@ -11,13 +11,15 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from webpte.engine.call.options import Options, applied_to
+from webpte.engine.files.source import ByteSource
 from webpte.engine.format.program import TensorMeta
 from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.devices import SHARED, kind_of, shared_device
 from webpte.engine.graph.graph import Graph
 from webpte.engine.graph.live_state import LiveState
-from webpte.engine.load.program_file import Contents, Prepare, read_contents
+from webpte.engine.load.join_programs import read_programs
+from webpte.engine.load.program_file import Contents, Prepare
 from webpte.engine.ops.core.records import Scratch
 from webpte.engine.plan.binding_limits import check_bindable, check_scratch
 from webpte.engine.plan.memory_plan import aligned
@@ -51,8 +53,9 @@ async def forecast(
     device    the device to run on, by name, as a Device, or as the info of a device
     budget    the most bytes that it may take, for example `report.PHONE_BUDGET`
     """
-    program, *files = await open_program_files(source, data, name=name)
-    contents = await read_contents(program, files, optional)
+    files = list[ByteSource]()
+    named = await open_program_files(source, data, into=files)
+    contents = await read_programs(files, optional, name or named)
     if prepare is not None:
         contents = prepare(contents)
     chosen = options or Options()
@@ -99,9 +102,10 @@ def _host_bytes(contents: Contents) -> int:
     for method in contents.methods.values():
         for value in method.plan.values:
             if isinstance(value, TensorMeta):
-                place = contents.program.tensor_span(value) or value.extra
+                file = method.file
+                place = file.program.tensor_span(value) or value.extra
                 if place is not None:
-                    found[place] = value.nbytes
+                    found[file.source, place] = value.nbytes
     return sum(found.values())
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from webpte.engine.call.info import MethodInfo
-from webpte.engine.load.program_file import read_contents
+from webpte.engine.files.source import ByteSource
+from webpte.engine.load.join_programs import read_programs
 from webpte.hub.program_files import open_program_files
 
 
@@ -21,6 +22,7 @@ async def inspect(
 
     The arguments are as for `load`.
     """
-    program, *files = await open_program_files(source, data, name=name)
-    contents = await read_contents(program, files, optional)
+    files = list[ByteSource]()
+    named = await open_program_files(source, data, into=files)
+    contents = await read_programs(files, optional, name or named)
     return {name: method.info for name, method in contents.methods.items()}

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 import webpte
+from support.graphs.graphs import chain
 from support.harness.hub_site import TOKEN, HubSite, files_of, repositories
 from support.harness.task_cases import models_folder
 from support.npm.caller import Caller
+from support.write.pte_writer import write_pte
 from webpte.engine.open import hub_cache
 from webpte.engine.open.hub_name import HubName, name_of_address, parse_name
 from webpte.errors import (
@@ -159,9 +161,28 @@ def test_programs_of_other_backends_are_named(site: HubSite) -> None:
         run(webpte.load("hf:a/b/m_coreml_fp16.pte", device="numpy"))
 
 
-def test_parts_of_a_model_are_not_guessed(site: HubSite) -> None:
-    site.add("a/b", {"m_encoder_vulkan_fp16.pte": b"e", "m_decoder_vulkan_fp16.pte": b"de"})
-    with pytest.raises(RepositoryError, match="several programs: name one of them, m_encoder"):
+def test_parts_of_a_model_are_one_program(site: HubSite) -> None:
+    parts = {"encoder": write_pte(chain(2)), "decoder": write_pte(chain(3))}
+    files = {f"xnnpack/m_{name}_xnnpack_fp16.pte": data for name, data in parts.items()}
+    slower = {"xnnpack/m_decoder_xnnpack_fp32.pte": b"x" * 99}
+    site.add("a/b", {"m_coreml.pte": b"c", **slower, **files})
+
+    async def work(name: str) -> Any:
+        async with await webpte.load(name, device="numpy") as program:
+            return program.name, set(program.methods)
+
+    assert run(work("hf:a/b")) == ("b", {"encoder", "decoder"})
+    one, (method,) = run(work("hf:a/b/xnnpack/m_encoder_xnnpack_fp16.pte"))
+    assert (one, method) == ("m_encoder_xnnpack_fp16.pte", "forward")
+    found = run(webpte.hub.files("hf:a/b"))
+    assert {one.path for one in found if one.chosen} == set(files)
+    forecast = run(webpte.forecast("hf:a/b", device="numpy"))
+    assert forecast.program == "b"
+
+
+def test_programs_that_may_not_belong_together_are_not_joined(site: HubSite) -> None:
+    site.add("a/b", {"candy_vulkan_fp16.pte": b"e", "mosaic_vulkan_fp16.pte": b"de"})
+    with pytest.raises(RepositoryError, match="several programs: name one of them, candy"):
         run(webpte.load("hf:a/b", device="numpy"))
 
 

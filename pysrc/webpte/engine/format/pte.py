@@ -109,10 +109,15 @@ async def read_program(source: ByteSource) -> ProgramFile:
     return parse_program(await source.read(0, size), source.size)
 
 
+def is_program(head: bytes) -> bool:
+    """Return whether a file starts like a `.pte`, in any version."""
+    identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
+    return len(identifier) == 4 and identifier[:2] == b"ET" and identifier[2:].isalnum()
+
+
 def parse_header(head: bytes, file_size: int) -> ExtendedHeader:
     """Parse the extended header; without a header the whole file is a flatbuffer."""
-    identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
-    if len(identifier) < 4 or identifier[:2] != b"ET" or not identifier[2:].isalnum():
+    if not is_program(head):
         raise OtherFileError(*kind_of(head), IDENTIFIER_AT)
     if head[HEADER_AT : HEADER_AT + 4] != HEADER_MAGIC:
         return ExtendedHeader(file_size, 0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from webpte.engine.call.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.engine.dtypes import dtype_of_program
@@ -47,6 +48,14 @@ XNNPACK = "XnnpackBackend"
 BACKENDS = (VULKAN, XNNPACK)
 
 
+@dataclass(frozen=True, eq=False)
+class ParsedFile:
+    """A `.pte` that methods were read from: its bytes, and where in them everything is."""
+
+    source: ByteSource
+    program: FileProgram
+
+
 @dataclass(frozen=True)
 class MethodContents:
     """A method with the graphs of its delegates; None for a delegate of another backend.
@@ -60,6 +69,7 @@ class MethodContents:
     plan: ExecutionPlan
     graphs: tuple[Graph | None, ...]
     info: MethodInfo
+    file: ParsedFile
     named: dict[str, Region]
     offloaded: Mapping[int, str] = field(default_factory=dict)
     stitched: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -75,12 +85,24 @@ class MethodContents:
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a whole file."""
+    """The contents of a whole file, or of several that were joined.
 
-    source: ByteSource
-    program: FileProgram
+    source   a file with the name of the program, and its size
+    """
+
+    source: NamedBytes
     methods: dict[str, MethodContents]
     cases: Mapping[str, tuple[BundledCase, ...]] = field(default_factory=dict)
+
+
+class NamedBytes(Protocol):
+    """A file's name and size."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
 
 
 # A rewrite of a parsed file, before it is built.
@@ -109,14 +131,15 @@ async def read_contents(
                 raise SourceError(f"{file.name}: {key!r} is in another file, too")
             named[key] = Region(file, entry.span.offset, entry.span.size)
     with naming(source):
-        methods = await _read_methods(source, program, named, optional)
-    return Contents(source, program, methods, cases)
+        methods = await _read_methods(ParsedFile(source, program), named, optional)
+    return Contents(source, methods, cases)
 
 
 async def _read_methods(
-    source: ByteSource, program: FileProgram, named: dict[str, Region], optional: Collection[str]
+    file: ParsedFile, named: dict[str, Region], optional: Collection[str]
 ) -> dict[str, MethodContents]:
     methods: dict[str, MethodContents] = {}
+    source, program = file.source, file.program
     names = {plan.name for plan in program.methods}
     unread = {name for name, mark in OPTIONAL_METHODS.items() if mark in names} - set(optional)
     for plan in program.methods:
@@ -127,7 +150,7 @@ async def _read_methods(
         taken, graphs = await _read_graphs(source, program, plan, named)
         fitted = _without_unused_inputs(split_attention(taken), graphs)
         fitted, graphs = _in_order(fitted, _tie_buffers(fitted, graphs))
-        methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
+        methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), file, named)
     return methods
 
 

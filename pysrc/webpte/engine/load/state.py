@@ -15,7 +15,7 @@ import numpy as np
 from webpte.engine.dtypes import DType, dtype_of_program
 from webpte.engine.files.source import Region
 from webpte.engine.format.program import Allocation, DataLocation, Dynamism, TensorMeta
-from webpte.engine.load.program_file import Contents, MethodContents
+from webpte.engine.load.program_file import Contents, MethodContents, ParsedFile
 from webpte.engine.load.writes import Writes
 from webpte.errors import ConstantError
 
@@ -41,13 +41,29 @@ State = dict[int, Cell]
 
 
 async def read_states(contents: Contents) -> dict[str, State]:
-    """Read the state of each method: a cell for every tensor that has contents before a call."""
-    reader = _StateReader(contents)
-    writes = {name: Writes(method) for name, method in contents.methods.items()}
-    arenas = _shared_arenas(contents, writes)
+    """Read the state of each method: a cell for every tensor that has contents before a call.
+
+    Methods of different files share nothing.
+    """
+    reader = _StateReader()
+    by_file: dict[ParsedFile, dict[str, MethodContents]] = {}
+    for name, method in contents.methods.items():
+        by_file.setdefault(method.file, {})[name] = method
+    found: dict[str, State] = {}
+    for methods in by_file.values():
+        found |= await _states_of(methods, reader)
+    return {name: found[name] for name in contents.methods}
+
+
+async def _states_of(
+    methods: Mapping[str, MethodContents], reader: _StateReader
+) -> dict[str, State]:
+    """Read the state of the methods of a file."""
+    writes = {name: Writes(method) for name, method in methods.items()}
+    arenas = _shared_arenas(methods, writes)
     shared: dict[tuple[Allocation, DType, tuple[int, ...]], Cell] = {}
     states: dict[str, State] = {}
-    for name, method in contents.methods.items():
+    for name, method in methods.items():
         known = await reader.initial_cells(method)
         state = dict(known)
         for index, tensor in _buffers(method, writes[name], arenas):
@@ -77,15 +93,15 @@ def _tensors(method: MethodContents) -> Iterator[tuple[int, TensorMeta]]:
             yield index, value
 
 
-def _shared_arenas(contents: Contents, writes: Mapping[str, Writes]) -> set[int]:
+def _shared_arenas(methods: Mapping[str, MethodContents], writes: Mapping[str, Writes]) -> set[int]:
     """Return the memory ids that hold only buffers, and have the same size in several methods."""
     sizes: dict[int, list[int]] = {}
-    for method in contents.methods.values():
+    for method in methods.values():
         for memory_id, size in enumerate(method.plan.non_const_buffer_sizes):
             if memory_id > ACTIVATIONS and size:
                 sizes.setdefault(memory_id, []).append(size)
     alike = {memory_id for memory_id, found in sizes.items() if len(found) > 1 == len(set(found))}
-    for name, method in contents.methods.items():
+    for name, method in methods.items():
         for index, tensor in _tensors(method):
             if tensor.allocation is not None and index in writes[name].computed:
                 alike.discard(tensor.allocation.memory_id)
@@ -121,8 +137,7 @@ def _dtype(tensor: TensorMeta, method: str) -> DType:
 class _StateReader:
     """Reader of the initial values of tensors, which reads each distinct part of the file once."""
 
-    def __init__(self, contents: Contents) -> None:
-        self._contents = contents
+    def __init__(self) -> None:
         self._arrays: dict[object, np.ndarray] = {}
 
     async def initial_cells(self, method: MethodContents) -> State:
@@ -143,9 +158,8 @@ class _StateReader:
 
     def _region(self, method: MethodContents, index: int, tensor: TensorMeta) -> Region | None:
         if tensor.extra is None or tensor.extra.location != DataLocation.EXTERNAL:
-            span = self._contents.program.tensor_span(tensor)
-            source = self._contents.source
-            return None if span is None else Region(source, span.offset, span.size)
+            span = method.file.program.tensor_span(tensor)
+            return None if span is None else Region(method.file.source, span.offset, span.size)
         key, where = tensor.extra.fully_qualified_name, f"method {method.plan.name!r}"
         if key not in method.named:
             raise ConstantError(

@@ -48,6 +48,8 @@ async def open_source(
     """
     if IN_BROWSER and (opened := _opened(source, name)) is not None:
         return opened
+    if isinstance(source, FileSource | BytesSource):
+        return source
     if isinstance(source, Path):
         if not IN_BROWSER:
             return FileSource(source)

@@ -12,7 +12,7 @@ from support.graphs.graphs import chain, wait
 from support.write.pte_writer import write_pte
 from webpte import loading
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.engine.load.program_file import read_contents as read
+from webpte.engine.load.join_programs import read_programs as read
 from webpte.errors import FaultyDeviceError
 
 
@@ -33,13 +33,13 @@ class SlowTest:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: str = "") -> None:
         self.end, self.events, self._fault = asyncio.Event(), list[str](), fault
 
-        async def read_contents(*given: Any) -> Any:
+        async def read_programs(*given: Any) -> Any:
             contents = await read(*given)
             self.events.append("read")
             return contents
 
         monkeypatch.setattr(loading, "shared_device", self._open)
-        monkeypatch.setattr(loading, "read_contents", read_contents)
+        monkeypatch.setattr(loading, "read_programs", read_programs)
 
     async def _open(self, name: str) -> SimulatedDevice:
         self.events.append("test begins")

@@ -13,11 +13,13 @@ import pytest
 
 from page.app import App
 from page.browser import Source
+from support.graphs.graphs import chain
 from support.harness.hub_site import repositories
 from support.harness.task_cases import models_folder
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive
 from support.page.library_page import settle
 from support.page.markup import check
+from support.write.pte_writer import write_pte
 from webpte.engine.files.source import FileSource
 from webpte.engine.open import hub_cache
 from webpte.engine.open.hub_name import HubName
@@ -37,7 +39,12 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
     monkeypatch.setenv("HF_ENDPOINT", HUB)
     places: dict[str, Path] = {}
     lists: dict[str, bytes] = {}
-    for name, files in repositories(SAMPLES, models_folder()).items():
+    listed = repositories(SAMPLES, models_folder())
+    parts = {"encoder": write_pte(chain(2)), "decoder": write_pte(chain(3))}
+    files = {f"m_{name}_vulkan_fp16.pte": data for name, data in parts.items()}
+    listed["someone/parts"] = files
+    listed["someone/choices"] = files | {"m_decoder_xnnpack_fp32.pte": parts["decoder"]}
+    for name, files in listed.items():
         entries = []
         for path, data in files.items():
             place = tmp_path / name / path
@@ -107,6 +114,48 @@ def test_what_would_run_is_listed_to_choose_from(hub: dict[str, Path]) -> None:
         assert source_of(app).address == f"{HUB}/{MANSION}/resolve/main/{CHOSEN}"
         assert app._state.front == "chat"
         assert "tokenizer.json" in browser.html["view-chat"]  # two folders above the program
+
+    drive(script)
+
+
+def test_the_parts_of_a_model_open_together(hub: dict[str, Path]) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await opened(app, browser, hub, "hf:someone/parts")
+        source, session = source_of(app), app._state.session
+        assert session is not None
+        assert (source.name, source.address) == ("parts", "hf:someone/parts")
+        assert set(session.methods) == {"encoder", "decoder"}
+        sizes = [place.stat().st_size for address, place in hub.items() if "/parts/" in address]
+        assert source.size == sum(sizes)
+        assert browser.other["address"].startswith("?url=hf:someone/parts")
+        for method in ("encoder", "decoder"):
+            await app.receive({"act": "method", "value": method})
+            await app.receive({"act": "run"})
+            assert session.results[method].outputs
+        assert not browser.html.get("error")
+
+    drive(script)
+
+
+def test_a_part_can_be_chosen_alone(hub: dict[str, Path]) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        browser.elsewhere = {**hub}
+        for answer, methods in (
+            ("", {"encoder", "decoder"}),
+            ("m_decoder_xnnpack_fp32.pte", {"forward"}),
+        ):
+            act = {"act": "open-url", "fields": {"url": "hf:someone/choices"}}
+            opening = app.receive(act)
+            await settle()
+            asked = browser.html["arriving"]
+            check(asked)
+            assert asked.index("all parts: decoder, encoder") < asked.index("m_decoder")
+            await app.receive({"act": "open-variant", "fields": {"file": answer}})
+            await opening
+            await settle()
+            session = app._state.session
+            assert session is not None
+            assert set(session.methods) == methods
 
     drive(script)
 

@@ -90,8 +90,10 @@ class LibraryController:
             source = session.source
             self._state.show(keep=agree_note(source.name, source.size, doubted, done, total))
             return
-        lost = session is not None and not session.source.address and self._usage.quota > 0
-        note = keep_note(session.source.name, done, total) if session is not None and lost else ""
+        own = session.source if session is not None else None
+        # A copy of a model in parts would not have their names.
+        lost = own is not None and not own.address and not own.is_joined
+        note = keep_note(own.name, done, total) if own and lost and self._usage.quota else ""
         self._state.show(keep=note)
 
     def _doubted(self, session: Session | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from page.browser import Message, Source
 from page.core.state import AppState
+from page.sections.open.fetch_program import joined_source
 from webpte import tasks
 from webpte.engine.files.source import ByteSource
 from webpte.engine.open.hub import Repository
@@ -39,13 +40,15 @@ async def read_folder(state: AppState, message: Message) -> Source:
     listed = {path: RepositoryFile(source.size) for path, source in sources.items()}
     repository = DroppedFolder(listed, folder, dropped=sources)
     chosen = choose_among(repository, "", await list_variants(repository), half)
-    for part in chosen.parts:
-        await chosen.open(part)  # which checks it
+    opened = [await chosen.open(part) for part in chosen.parts]  # which checks it
     program, *data = (sources[part.name] for part in chosen.parts)
+    if chosen.others:
+        program = await joined_source(chosen, opened, program)
+    else:
+        extra = tuple(one.data for one in data)
+        program = replace(program, name=PurePath(chosen.path).name, extra=extra)
     return replace(
         program,
-        name=PurePath(chosen.path).name,
-        extra=tuple(one.data for one in data),
         task=task_of(await chosen.words(), tasks.names()),
         beside={name: inside[path] for name, path in chosen.variant.beside.items()},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Any
 
 from page.browser import Browser, Progress, Source
 from page.core.typed_address import origin_of
@@ -14,6 +15,7 @@ from webpte import Download, tasks
 from webpte.engine.open.hub import Repository
 from webpte.engine.open.hub_name import HubName, is_hub, name_of_address, parse_name
 from webpte.engine.open.manifest_files import is_manifest
+from webpte.engine.open.open_source import open_source
 from webpte.errors import RepositoryError
 from webpte.hub.layouts import ChosenProgram, Variant, list_variants, open_repository
 from webpte.tasks.detect import task_of
@@ -44,20 +46,36 @@ async def fetch_program(
     return replace(fetched, address=wanted, extra=tuple(part.data for part in parts))
 
 
+async def joined_source(chosen: ChosenProgram, files: Sequence[Any], first: Source) -> Source:
+    """Return the source of a model in parts, whose files are open."""
+    opened = [await open_source(file) for file in files]
+    for part, file in zip(chosen.parts, opened, strict=True):
+        chosen.name_part(part, file)
+    size = sum(file.size for file in opened)
+    return replace(
+        first, name=chosen.name, size=size, data=opened[0], extra=tuple(opened[1:]), is_joined=True
+    )
+
+
 async def _fetch_chosen(
     browser: Browser, name: HubName, progress: Progress, download: Download | None, choose: Choose
 ) -> Source:
     keep = origin_of(name.root) not in browser.unkept
     repository, below = await open_repository(name, keep)
     chosen = await choose(repository, below, await list_variants(repository))
-    program, *parts = [
+    fetched = [
         await fetch_part(browser, str(repository.place(part.name)), part, progress, download)
         for part in chosen.parts
     ]
+    program, *parts = fetched
+    if chosen.others:
+        program = await joined_source(chosen, [one.data for one in fetched], program)
+        program = replace(program, address=str(chosen))
+    else:
+        extra = tuple(part.data for part in parts)
+        program = replace(program, address=str(chosen.place), extra=extra)
     return replace(
         program,
-        address=str(chosen.place),
-        extra=tuple(part.data for part in parts),
         task=task_of(await chosen.words(), tasks.names()),
         places={one: str(repository.place(path)) for one, path in chosen.variant.beside.items()},
     )

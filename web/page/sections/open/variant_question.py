@@ -29,18 +29,26 @@ class VariantQuestion:
         running = [one for one in inside if one.backend.runs]
         if below in repository.files or len(running) < 2:
             return choose_among(repository, below, variants, half)
+        whole: ChosenProgram | None = None
+        proposed = running[0].path
         try:
-            proposed = choose_among(repository, below, variants, half).variant.path
-        except RepositoryError:  # parts of a model, of which none is proposed
-            proposed = running[0].path
+            chosen = choose_among(repository, below, variants, half)
+            proposed = chosen.variant.path
+            if chosen.others:
+                whole, proposed = chosen, ""
+        except RepositoryError:  # programs that may not belong together: none is proposed
+            pass
+        if whole is not None and len(whole.names) == len(running):
+            return whole
         self._answer = asyncio.get_running_loop().create_future()
-        self._state.show(arriving=_question(str(repository), inside, proposed), stages="")
+        self._state.show(arriving=_question(str(repository), inside, proposed, whole), stages="")
         self._state.browser.show(reveal="progress")
         self._state.tell(f"{repository} has {len(running)} programs: choose one")
         try:
-            return choose_among(repository, await self._answer, variants, half)
+            answer = await self._answer
         finally:
             self._answer = None
+        return whole if whole and not answer else choose_among(repository, answer, variants, half)
 
     def answer(self, message: Message) -> None:
         """Take the answer; an answer that comes too late does nothing."""
@@ -49,8 +57,12 @@ class VariantQuestion:
             self._answer.set_result(str(message["fields"]["file"]))
 
 
-def _question(name: str, variants: Sequence[Variant], proposed: str) -> Html:
+def _question(
+    name: str, variants: Sequence[Variant], proposed: str, whole: ChosenProgram | None
+) -> Html:
     runs = {one.path: _told(one) for one in variants if one.backend.runs}
+    parts = ", ".join(sorted(whole.names.values())) if whole is not None else ""
+    options = ({"": f"all parts: {parts}"} if parts else {}) | runs
     others = [one for one in variants if not one.backend.runs]
     kinds = ", ".join(dict.fromkeys(one.backend.title for one in others))
     files = "program is" if len(others) == 1 else "programs are"
@@ -59,7 +71,7 @@ def _question(name: str, variants: Sequence[Variant], proposed: str) -> Html:
         h("h3", f"{name} has {len(runs)} programs"),
         h(
             "div",
-            choice("program", runs, proposed, name="file"),
+            choice("program", options, proposed, name="file"),
             h("button", "Open", type="submit", class_="primary"),
             h("button", "Cancel", type="button", data_act="cancel-opening"),
             class_="controls",
