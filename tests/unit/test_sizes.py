@@ -18,7 +18,7 @@ BUDGET = {
     "pysrc/webpte/llm": 14_500,
     "pysrc/webpte/tasks": 9_500,  # with the forms of tasks, which were the page's
     "web/page": 27_000,
-    "tests": 118_500,  # XNNPACK, bfloat16, operators of older exporters, repositories by name
+    "tests": 119_500,  # XNNPACK, bfloat16, older exporters, repositories by name, compiled programs
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.
