@@ -39,6 +39,7 @@ from webpte.program import Program
 
 if TYPE_CHECKING:
     from webpte import hub, llm, tasks, training
+    from webpte.compiling import Compiled, compile
     from webpte.engine.open import library
     from webpte.inspection import report
     from webpte.llm import text
@@ -64,8 +65,10 @@ __getattr__ = lazy_names(
     {
         **{name.removeprefix("webpte."): f"{place}:" for name, place in _SHORT_NAMES.items()},
         **{name: f"webpte.{name}:" for name in ("hub", "llm", "tasks", "training")},
+        "Compiled": "webpte.compiling",
         "Lora": "webpte.llm.lora.switch",
         "LoraRoom": "webpte.llm.lora.slots",
+        "compile": "webpte.compiling",
     },
 )
 sys.meta_path.append(ShortNames(_SHORT_NAMES))
@@ -73,6 +76,7 @@ sys.meta_path.append(ShortNames(_SHORT_NAMES))
 __all__ = [
     "AdapterInfo",
     "BundledCase",
+    "Compiled",
     "ConstantInfo",
     "Device",
     "DeviceInfo",
@@ -89,6 +93,7 @@ __all__ = [
     "TensorInfo",
     "Tuning",
     "WebpteError",
+    "compile",
     "errors",
     "forecast",
     "hub",

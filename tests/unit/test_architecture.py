@@ -41,7 +41,8 @@ ORDER = (
     *("engine.format", "engine.graph", "engine.xnnpack"),
     *("engine.ops", "engine.portable", "engine.rewrite", "engine.plan"),
     *("engine.browser", "engine.gpu", "engine.open", "engine.call", "engine.load", "engine.run"),
-    *("hub", "inspection", "program", "loading", "llm", "tasks", "training", "webpte"),
+    *("hub", "inspection", "program", "loading", "llm", "tasks", "training"),
+    *("compiling", "webpte"),
 )
 # Each package of pysrc, and the packages that it may import.
 PACKAGES: dict[str, set[str]] = {

@@ -18,7 +18,7 @@ BUDGET = {
     "pysrc/webpte/llm": 14_500,
     "pysrc/webpte/tasks": 10_200,  # with the forms of tasks, which were the page's
     "web/page": 27_000,
-    "tests": 121_500,  # XNNPACK, older exporters, repositories by name and in parts, drawings
+    "tests": 124_000,  # XNNPACK, repositories in parts, drawings, compiled programs
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

@@ -30,6 +30,7 @@ _COPIED = frozenset({".js", ".mjs", ".ts", ".md"})
 _TOKENIZERS = "tokenizers/tokenizers.min.cjs"
 _SERVED = f"../{_TOKENIZERS}"  # relative to Pyodide's folder, as in webpte.text
 _ARCHIVE = "webpte.zip"
+_MODULES = "compiling/"  # of compiled programs: modules, which Python does not evaluate
 
 
 def build(out: Path, display: Display | None = None) -> None:
@@ -87,6 +88,7 @@ def _scripts(runtime: Path) -> str:
     rows = [
         f"  {json.dumps(name)}: (\n{path.read_text(encoding='utf-8').rstrip()}\n  ),\n"
         for name, path in visible_files(PYSRC / "webpte", frozenset({".js"})).items()
+        if not name.startswith(_MODULES)
     ]
     tokenizers = (runtime / _TOKENIZERS).read_text(encoding="utf-8").rstrip()
     return (

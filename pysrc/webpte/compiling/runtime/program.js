@@ -1,0 +1,321 @@
+// A compiled program on a GPU: what its description says, by the engine that replays plans for Python, too.
+//
+// Buffers, kernels and plans of a description are numbered from 0 on; the engine gives numbers of its own.
+
+import { check } from "./description.js";
+import { ClosedError, DeviceError, IndexRangeError, InputError, NoWebGPUError, ResizeError, SourceError, translated } from "./errors.js";
+import { evaluate } from "./expressions.js";
+import { checked, pack, unpack } from "./values.js";
+import adapters from "../../engine/gpu/webgpu/adapter.js";
+import makeEngine from "../../engine/gpu/webgpu/engine.js";
+import makeReplay from "../../engine/gpu/webgpu/replay.js";
+import makeUpload from "../../engine/gpu/webgpu/upload_constants.js";
+import waiting from "../../engine/gpu/webgpu/waiting.js";
+import files from "../../engine/browser/files.js";
+
+const IN_PLACE_BYTES = 4 << 20; // of results that are written to the same memory in every call
+
+// Bytes as the engine takes them from Python, which lends views of its memory.
+const lent = (data) => ({ copy: () => lent(data), getBuffer: () => ({ data, release() {} }), destroy() {} });
+
+const engines = new WeakMap(); // by GPUDevice
+const shared = new Map(); // devices that programs share, by what these need
+
+// Returns the engine of a device, with a function that awaits its numbered requests.
+function engineOf(device, software) {
+    if (!engines.has(device)) {
+        const waiter = waiting.open(device, software);
+        const pending = new Map();
+        const completed = (number, bytes, name, message) => {
+            const { resolve, reject } = pending.get(number);
+            pending.delete(number);
+            if (name === undefined) resolve(bytes);
+            else reject(Object.assign(new Error(message), { name }));
+        };
+        const engine = makeEngine(device, makeReplay, makeUpload, waiter, completed);
+        let number = 0;
+        // Starts a request; `finish` gets its bytes at once, before the next request can overwrite them.
+        const request = (start, finish) => new Promise((resolve, reject) => {
+            pending.set(++number, { resolve: (bytes) => { try { resolve(finish(bytes)); } catch (error) { reject(error); } }, reject });
+            try {
+                start(number);
+            } catch (error) {
+                pending.delete(number);
+                reject(error);
+            }
+        });
+        engines.set(device, { engine, waiter, request });
+    }
+    return engines.get(device);
+}
+
+function checkLimits({ features, limits }, has) {
+    const missing = features.filter((name) => !has.features.has(name));
+    if (missing.length) throw new DeviceError(`the program needs ${missing.join(", ")}, which this GPU lacks`);
+    for (const [name, limit] of Object.entries(limits)) {
+        if (!(has.limits[name] >= limit)) {
+            throw new DeviceError(`the program needs a ${name} of ${limit}; this GPU has ${has.limits[name]}`);
+        }
+    }
+}
+
+async function openDevice(needs) {
+    const adapter = await adapters.request();
+    if (!adapter) throw new NoWebGPUError("this browser offers no WebGPU adapter");
+    checkLimits(needs, adapter);
+    const device = await adapters.open(adapter, JSON.stringify(needs.features), JSON.stringify(needs.limits));
+    const { software, vendor, architecture, description } = JSON.parse(adapters.describe(adapter));
+    const isSoftware = software || /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" "));
+    return { device, software: isSoftware };
+}
+
+function sharedDevice(needs) {
+    const key = JSON.stringify(needs);
+    if (!shared.has(key)) {
+        const opening = openDevice(needs);
+        shared.set(key, opening);
+        const forget = () => { if (shared.get(key) === opening) shared.delete(key); };
+        opening.then(({ device }) => device.lost.then(forget), forget);
+    }
+    return shared.get(key);
+}
+
+async function fetched(url, as, signal) {
+    let response;
+    try {
+        response = await fetch(url, { signal });
+    } catch (error) {
+        signal?.throwIfAborted();
+        throw new SourceError(`${url}: ${error.message}`, { cause: error });
+    }
+    if (!response.ok) throw new SourceError(`${url}: the server answered ${response.status}`);
+    return response[as]();
+}
+
+// The files of a compiled program, fetched once.
+class Files {
+    constructor(base, table, onProgress, signal) {
+        const names = [...new Set(table.kernels.map(({ wgsl }) => wgsl))];
+        this.texts = Promise.all(names.map(async (name) => [name, await fetched(new URL(name, base), "text", signal)]));
+        this.blobs = Promise.all(table.files.map(async ({ name, bytes }) => {
+            const blob = await fetched(new URL(name, base), "blob", signal);
+            if (blob.size !== bytes) throw new SourceError(`${name} has ${blob.size} bytes, not ${bytes}: it is of another program`);
+            return files.blobFile(blob);
+        }));
+        for (const promise of [this.texts, this.blobs]) promise.catch(() => {}); // awaited once there is a device
+    }
+}
+
+// Opens the compiled program in a folder.
+//
+// base        the address of the folder, with a "/" at the end
+// device      a GPUDevice of the page; by default one that all programs share
+// signal      an AbortSignal, which ends the loading
+// onProgress  called with { stage, done, total }; stages: compile, constants
+export async function open(base, { device, signal, onProgress } = {}) {
+    const table = check(await fetched(new URL("program.json", base), "json", signal));
+    const found = new Files(base, table, onProgress, signal);
+    const program = new Program(table, found, device);
+    await program.load(signal, onProgress);
+    return program;
+}
+
+class Program {
+    #table;
+    #files;
+    #given;
+    #built = null;
+    #closed = false;
+
+    constructor(table, found, given) {
+        this.#table = table;
+        this.#files = found;
+        this.#given = given;
+        // By name: what a method takes and returns.
+        this.methods = Object.fromEntries(Object.entries(table.methods).map(([name, { inputs, outputs }]) => [name, { inputs, outputs }]));
+        this.name = table.name;
+        for (const name of Object.keys(this.methods)) {
+            if (!(name in this)) this[name] = (...inputs) => this.run(name, ...inputs);
+        }
+    }
+
+    async load(signal, onProgress) {
+        try {
+            this.#built = await this.#build(signal, onProgress);
+        } catch (error) {
+            throw translated(error);
+        }
+    }
+
+    async #build(signal, onProgress) {
+        const table = this.#table;
+        const needs = table.device;
+        if (this.#given) checkLimits(needs, this.#given);
+        const { device, software } = this.#given ? { device: this.#given, software: false } : await sharedDevice(needs);
+        const { engine, waiter, request } = engineOf(device, software);
+        const progress = onProgress && ((stage, done, total) => onProgress({ stage, done, total }));
+        const made = { engine, request, device, buffers: [], plans: [] };
+        try {
+            const isUniform = new Set(table.uniforms);
+            for (const uniform of [false, true]) {
+                const wanted = table.buffers.map((size, i) => [size, i]).filter(([, i]) => isUniform.has(i) === uniform);
+                const ids = JSON.parse(await engine.createBuffers(JSON.stringify(wanted.map(([size]) => size)), uniform));
+                wanted.forEach(([, i], at) => { made.buffers[i] = ids[at]; });
+            }
+            const compiling = this.#compile(engine, progress);
+            compiling.catch(() => {}); // awaited below
+            const blobs = await this.#files.blobs;
+            for (const [i, file] of blobs.entries()) {
+                const rows = table.constants.filter((row) => row[1] === i);
+                const described = rows.map(([buffer, , offset, size, convert]) => [made.buffers[buffer], offset, size, convert]);
+                const total = rows.reduce((sum, row) => sum + row[3], 0);
+                await engine.uploadConstants(file, JSON.stringify(described), total, progress, signal);
+            }
+            for (const [buffer, offset, words] of table.contents) {
+                engine.write(made.buffers[buffer], offset, lent(new Uint8Array(Uint32Array.from(words).buffer)));
+            }
+            const kernels = await compiling;
+            signal?.throwIfAborted();
+            made.methods = {};
+            for (const [name, { plans = [] }] of Object.entries(table.methods)) {
+                made.methods[name] = [];
+                for (const plan of plans) made.methods[name].push(await this.#plan(engine, plan, made, kernels));
+            }
+            await waiter.measure();
+        } catch (error) {
+            free(made);
+            throw error;
+        }
+        return made;
+    }
+
+    async #compile(engine, progress) {
+        const texts = new Map(await this.#files.texts);
+        const specs = this.#table.kernels.map(({ label, wgsl, bindings, overrides }) => (
+            { label, code: texts.get(wgsl), bindings, overrides: Object.entries(overrides) }
+        ));
+        return JSON.parse(await engine.createPipelines(JSON.stringify(specs), progress));
+    }
+
+    async #plan(engine, plan, made, kernels) {
+        const there = ([buffer, ...rest]) => [made.buffers[buffer], ...rest];
+        const id = await engine.createPlan(JSON.stringify({
+            uploads: plan.uploads.map(there), clears: plan.clears.map((buffer) => made.buffers[buffer]), parts: [],
+            dispatches: plan.dispatches.map(([kernel, resources, grid]) => [kernels[kernel], resources.map(there), ...grid]),
+            readbacks: plan.readbacks.map(there), resultBytes: plan.result,
+        }));
+        made.plans.push(id);
+        const payload = new Uint8Array(plan.payload);
+        const result = plan.result && plan.result <= IN_PLACE_BYTES ? new Uint8Array(plan.result) : null;
+        engine.attach(id, payload.length ? lent(payload) : null, result && lent(result));
+        return { id, plan, payload, result };
+    }
+
+    // The GPUDevice that the program runs on.
+    get device() {
+        return this.#built?.device;
+    }
+
+    // Runs a method, and returns a list of its outputs: tensors, and numbers.
+    async run(name, ...inputs) {
+        if (this.#closed) throw new ClosedError(`${this.name} was closed`);
+        const method = Object.hasOwn(this.#table.methods, name) ? this.#table.methods[name] : null;
+        if (!method) throw new InputError(`${this.name} has no method ${name}; it has ${Object.keys(this.methods).join(", ")}`);
+        const values = this.#checked(name, method, inputs);
+        if (!method.plans) return [...method.values];
+        const { engine, request, methods } = this.#built;
+        const { id, plan, payload, result } = chosen(name, methods[name], values);
+        fill(payload, plan, method, values, name);
+        try {
+            return await request(
+                (number) => engine.run(number, id, "", true, false),
+                (bytes) => finished(bytes ?? result, plan, method, values),
+            );
+        } catch (error) {
+            throw translated(error);
+        }
+    }
+
+    #checked(name, { inputs, plans = [] }, given) {
+        if (given.length !== inputs.length) {
+            throw new InputError(`method ${name} takes ${inputs.length} inputs, but ${given.length} were given`);
+        }
+        return inputs.map((info, i) => {
+            const where = `method ${name}, ${info.name}`;
+            if (info.kind === undefined) return checked(given[i], info, where, plans.map(({ shapes }) => shapes[i]));
+            const number = Number(given[i]);
+            if (number !== (number | 0)) throw new InputError(`${where}: an integer of 32 bits is needed`);
+            return { number };
+        });
+    }
+
+    // Builds the program again on a new device, after a DeviceLostError: state starts over.
+    async recover({ signal, onProgress } = {}) {
+        if (this.#closed) throw new ClosedError(`${this.name} was closed`);
+        const before = this.#built;
+        await this.load(signal, onProgress);
+        if (before) free(before);
+        if (this.#closed) this.close();
+    }
+
+    // Frees everything on the GPU.
+    close() {
+        this.#closed = true;
+        if (this.#built) free(this.#built);
+        this.#built = null;
+    }
+}
+
+function free({ engine, buffers, plans }) {
+    for (const plan of plans.splice(0)) engine.destroyPlan(plan);
+    const ids = buffers.splice(0).filter((id) => id !== undefined);
+    if (ids.length) engine.destroyBuffers(JSON.stringify(ids));
+}
+
+const isSame = (a, b) => a.length === b.length && a.every((size, i) => size === b[i]);
+
+// Returns the plan for these inputs: of their shapes, and where their numbers are in its ranges.
+function chosen(name, plans, values) {
+    const fits = plans.filter(({ plan }) => plan.shapes.every((shape, i) => shape === null || isSame(shape, values[i].shape)));
+    const found = fits.find(({ plan }) => plan.when.every(([one, low, high]) => {
+        const value = evaluate(one, values);
+        return low <= value && value <= high;
+    }));
+    if (found) return found;
+    const list = (shapes) => shapes.filter(Boolean).map((shape) => `[${shape.join(", ")}]`).join(" ");
+    const given = list(values.map(({ shape }) => shape));
+    const known = [...new Set(plans.map(({ plan }) => list(plan.shapes)))].join("; ");
+    throw new ResizeError(fits.length
+        ? `method ${name} was not compiled for these numbers, which decide about shapes`
+        : `method ${name} was not compiled for inputs of the shapes ${given}; there are ${known}`);
+}
+
+// Writes the inputs of a call to the bytes that are uploaded.
+function fill(payload, plan, { inputs }, values, name) {
+    for (const [one, low, high, why] of plan.bounds) {
+        const value = evaluate(one, values);
+        if (value < low || value > high) throw new ResizeError(`method ${name}, ${why}: ${value} is not in ${low} to ${high}`);
+    }
+    for (const { message, inputs: read } of plan.faults) {
+        for (const [input, low, high] of read) {
+            if (values[input].data.some((index) => index < low || index > high)) throw new IndexRangeError(`method ${name}, ${message}`);
+        }
+    }
+    plan.packed.forEach((place, i) => {
+        if (place) pack(values[i].data, inputs[i], place[1], payload, place[0], `method ${name}, ${inputs[i].name}`);
+    });
+    const words = new DataView(payload.buffer);
+    for (const [offset, one] of plan.symints) words.setInt32(offset, evaluate(one, values), true);
+}
+
+// Returns the outputs in the bytes that came back.
+function finished(bytes, plan, { outputs }, values) {
+    if (plan.faults.length) {
+        const number = new DataView(bytes.buffer, bytes.byteOffset + bytes.length - 16, 4).getUint32(0, true);
+        const fault = number && plan.faults.find((one) => one.number === number);
+        if (fault) throw new IndexRangeError(fault.message);
+    }
+    return plan.results.map((result, i) => (
+        result.symint === undefined ? unpack(bytes, result, outputs[i].dtype) : evaluate(result.symint, values)
+    ));
+}
