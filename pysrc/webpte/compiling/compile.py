@@ -66,7 +66,8 @@ async def compile(
             for method in program.methods
         }
         description = Description(recorder, tables)
-        constants = ConstantFiles(contents_of(program).source)
+        methods = contents_of(program).methods.values()
+        constants = ConstantFiles([method.file.source for method in methods])
         await constants.add(t for t in recorder.transfers if description.uses(t.buffer))
         return await _write(Path(out), program, description, constants)
 

@@ -6,7 +6,7 @@ rearranged while the program was loaded go into a further file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -26,7 +26,7 @@ class ConstantFiles:
     [buffer, file, offset, bytes, dtype to convert from or None]
     """
 
-    own: ByteSource  # the program's file
+    own: Collection[ByteSource]  # the files of the program and its parts
     files: dict[str, ByteSource] = field(default_factory=dict)
     computed: bytearray = field(default_factory=bytearray)
     rows: list[list[object]] = field(default_factory=list)
@@ -35,7 +35,7 @@ class ConstantFiles:
     async def add(self, transfers: Iterable[Transfer]) -> None:
         for one in transfers:
             region = one.region
-            if region.source == self.own or isinstance(region.source, FileSource):
+            if region.source in self.own or isinstance(region.source, FileSource):
                 file, offset = self._file_of(region.source), region.offset
             else:
                 file, offset = COMPUTED, await self._compute(region)

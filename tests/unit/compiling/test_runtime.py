@@ -1,4 +1,4 @@
-"""The runtime of compiled programs in Node: what it refuses, and how it converts elements."""
+"""The runtime of compiled programs in Node: refused descriptions, and conversions of elements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(modules: Path, code: str, given: Any = None) -> Any:
-    """Return what an async function of a text returns, which gets `given`."""
+    """Run the text of an async function, which gets `given`, and return its result."""
     text = f"const given = {json.dumps(given)};\nconst run = async () => {{ {code} }};\n"
     (modules / "run.mjs").write_text(
         f"{text}console.log(JSON.stringify(await run() ?? null));\n", "utf-8"
@@ -216,7 +216,7 @@ def _text(array: np.ndarray) -> str:
 
 
 def _floats() -> np.ndarray:
-    """Return numbers with every kind of rounding to 16 bits, and what is no number."""
+    """Return numbers with every kind of rounding to 16 bits, infinities and NaN."""
     rng = np.random.default_rng(5)
     bits = rng.integers(0, 2**32, 4001, dtype=np.uint32).view(np.float32)
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)

@@ -1,4 +1,4 @@
-"""text-to-image: what is drawn by seeds and options, and the models that are refused."""
+"""text-to-image: pictures by seeds and options, and the models that are refused."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_a_result_that_is_no_number_is_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_each_schedule_ends_without_noise(name: str) -> None:
-    """A model that knows the picture draws it, whatever the noise and the schedule."""
+    """A model that knows the picture draws the picture from any noise, by any schedule."""
     drawing = DRAWINGS[name]
     schedule = read_schedule(Table(drawing.config, "scheduler_config.json", InputError), 20)
     kind = drawing.settings.get("prediction_type", "epsilon")
