@@ -30,6 +30,8 @@ from webpte.errors import DigestError, ManifestError, RepositoryError
 from webpte.hub.parts import parts_of
 
 _PROGRAM, _DATA = (".pte", ".bpte"), ".ptd"
+_FOLDERS = ("tokenizer", "scheduler")
+_SCHEDULE = "scheduler_config.json"  # of models that draw
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 _CARD_TASK = re.compile(r"\A---\s.*?^pipeline_tag:\s*['\"]?([\w-]+)", re.S | re.M)
@@ -158,7 +160,8 @@ class ChosenProgram:
         """Return words for the task: of the manifest, the model's card, and config.json files."""
         card = await _card_task(self.repository)
         configs = await _config_words(self.repository, self.variant.beside)
-        return [word for word in (*self.variant.words, card, *configs) if word]
+        draws = "text-to-image" if _SCHEDULE in self.variant.beside else ""
+        return [word for word in (*self.variant.words, card, *configs, draws) if word]
 
     async def tokenizer(self) -> tuple[bytes, str]:
         """Read the tokenizer; return its name, too."""
@@ -354,13 +357,17 @@ def _backend(path: str) -> tuple[Backend, str] | None:
 
 
 def _beside(repository: Repository, program: str) -> dict[str, str]:
-    """Return the files that belong to a program, by name: the nearest, in its folder or above."""
+    """Return the files that belong to a program, by name: the nearest, in its folder or above.
+
+    Files of the folders that diffusers gives to a model's tokenizer and schedule belong to it, too.
+    """
     above = [str(one) for one in PurePosixPath(program).parents]
     found: dict[str, tuple[int, str]] = {}
     for path in repository.files:
         place = PurePosixPath(path)
-        if str(place.parent) in above and not path.endswith((*_PROGRAM, _DATA)):
-            depth = above.index(str(place.parent))
+        folder = place.parent.parent if place.parent.name in _FOLDERS else place.parent
+        if str(folder) in above and not path.endswith((*_PROGRAM, _DATA)):
+            depth = above.index(str(folder))
             found[place.name] = min(found.get(place.name, (depth, path)), (depth, path))
     return {name: path for name, (_, path) in found.items()}
 

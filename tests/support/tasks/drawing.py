@@ -98,9 +98,17 @@ def first_latents() -> np.ndarray:
 
 def write_painter(guided: bool = True, replaced: Mapping[str, GraphWriter] | None = None) -> bytes:
     """Write the program: text_encoder, unet and vae, or others in their place."""
+    return write_pte(methods={**_methods(guided), **(replaced or {})})
+
+
+def painter_parts() -> dict[str, bytes]:
+    """Write a program for each part."""
+    return {name: write_pte(graph) for name, graph in _methods(True).items()}
+
+
+def _methods(guided: bool) -> dict[str, GraphWriter]:
     model, rows = SmallPainter(), 1 + guided
-    methods = {"text_encoder": _encoder(model), "unet": _unet(model, rows), "vae": _vae(model)}
-    return write_pte(methods={**methods, **(replaced or {})})
+    return {"text_encoder": _encoder(model), "unet": _unet(model, rows), "vae": _vae(model)}
 
 
 def _encoder(model: SmallPainter) -> GraphWriter:

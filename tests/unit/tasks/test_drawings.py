@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from support.tasks.drawing import (
     PICTURE,
     PROMPT,
     first_latents,
+    painter_parts,
     write_folder,
     write_painter,
 )
@@ -46,6 +48,25 @@ def change(folder: Path, **settings: Any) -> None:
     """Change the settings of a folder's schedule."""
     path = folder / "scheduler_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **settings}), encoding="utf-8")
+
+
+def test_a_folder_of_parts_is_opened_by_its_name(folder: Path, tmp_path: Path) -> None:
+    """software-mansion's layout: programs in a folder, diffusers' folders beside."""
+    (wanted,) = drawn(folder, PROMPT, seed=7, num_inference_steps=2)
+    parts, place = painter_parts(), tmp_path / "painter-sdm" / "xnnpack"
+    for name in ("xnnpack", "scheduler", "tokenizer"):
+        (place.parent / name).mkdir(parents=True)
+    for part, data in parts.items():
+        (place / f"small_painter_{part}_xnnpack_fp32.pte").write_bytes(data)
+    for name in ("scheduler/scheduler_config.json", "tokenizer/tokenizer.json"):
+        shutil.copy(folder / Path(name).name, place.parent / name)
+
+    async def run() -> Any:
+        async with await webpte.tasks.open(place.parent, device="numpy") as task:
+            assert task.name == "text-to-image"
+            return await task(PROMPT, seed=7, num_inference_steps=2)
+
+    assert np.array_equal(asyncio.run(run()), wanted)
 
 
 def test_seeds_and_lists(folder: Path) -> None:
