@@ -6,12 +6,13 @@ from webpte.engine.graph.graph import Call
 from webpte.engine.ops.attention.fused_attention import ATTENTION_BLOCK, ROPES, SDPA
 from webpte.engine.ops.slots.fused_slot_attention import SLOT_ATTENTION_BLOCK
 from webpte.engine.ops.slots.slot_attention import SLOT_SDPA
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.rewrite.fusion.linear_q4 import are_of_one_kind, prologue_before
 
 BLOCKS = {SDPA: ATTENTION_BLOCK, SLOT_SDPA: SLOT_ATTENTION_BLOCK}
 
 
+@rule(30)
 def attention_block(calls: Calls, call: Call) -> Match | None:
     """Match (norm,) q, k and v of the same x, rotary embedding and attention with a KV cache."""
     if call.name not in BLOCKS:

@@ -15,19 +15,20 @@ from webpte.engine.ops.attention.fused_head_attention import HEAD_ATTENTION
 from webpte.engine.ops.gemm.fused_linear_q4 import GATED_GEMM, LINEAR_OF, QUANTIZED_INPUT_LINEARS
 from webpte.engine.ops.norm.fused_norm import RMS_NORM
 from webpte.engine.rewrite.fusion.attention import attention_block
-from webpte.engine.rewrite.fusion.engine import Calls, Match, Rule
+from webpte.engine.rewrite.fusion.engine import Calls, Match, Rule, rule
 from webpte.engine.rewrite.fusion.heads import head_attention
 from webpte.engine.rewrite.fusion.linear_q4 import ADD, gated_gemms, is_one
 
-RULES: tuple[Rule, ...] = (head_attention, attention_block, gated_gemms)
+EXTENDED: tuple[Rule, ...] = (head_attention, attention_block, gated_gemms)
 KINDS = frozenset({ATTENTION_BLOCK, HEAD_ATTENTION, GATED_GEMM})
 Row = tuple[tuple[Call, ...], int]  # the calls that compute a row, and the row
 
 
+@rule(10)
 def computed_row(calls: Calls, call: Call) -> Match | None:
     """Match a GEMV rule together with the norm and sum that compute its input row."""
-    for rule in RULES:
-        found = rule(calls, call)
+    for extended in EXTENDED:
+        found = extended(calls, call)
         if found is not None and found.op in KINDS and (row := row_before(calls, found)):
             made, value_id = row
             return replace(found, parts=(*made, *found.parts), outputs=(value_id, *found.outputs))

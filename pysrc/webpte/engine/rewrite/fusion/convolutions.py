@@ -15,12 +15,13 @@ from webpte.engine.ops.conv.fused_conv import (
     WHERE,
 )
 from webpte.engine.ops.elementwise.unary import ACTIVATIONS
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.rewrite.fusion.linear_q4 import is_one
 
 Steps = tuple[Call, ...]
 
 
+@rule(90)
 def convolution_block(calls: Calls, call: Call) -> Match | None:
     """Match a convolution, zero padding before it, and a residual, an activation or a slope."""
     if call.name not in CONVOLUTIONS:

@@ -9,10 +9,11 @@ from webpte.engine.ops.elementwise.fused_elementwise import (
     MAX_STEPS,
     NAMES,
 )
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.shapes import numel
 
 
+@rule(10, round=2)
 def elementwise_chain(calls: Calls, call: Call) -> Match | None:
     """Match a chain of element-wise ops by its last op; no other call reads inner results."""
     out = call.args[-1]

@@ -95,6 +95,28 @@ class Calls:
 
 
 Rule = Callable[[Calls, Call], Match | None]
+_RULES: dict[tuple[int, int], Rule] = {}  # by round and rank
+
+
+def rule(rank: int, *, round: int = 1) -> Callable[[Rule], Rule]:
+    """Add a function to the rules.
+
+    rank   of two rules that match a call, the rule with the lower rank wins
+    round  the rules of a round see the graph that the rounds before have left
+    """
+
+    def add(function: Rule) -> Rule:
+        known = _RULES.setdefault((round, rank), function)
+        assert known is function, f"{function.__name__} has the rank of {known.__name__}"
+        return function
+
+    return add
+
+
+def rounds() -> list[list[Rule]]:
+    """Return the rules of each round, in the order of their ranks."""
+    numbers = sorted({number for number, _ in _RULES})
+    return [[_RULES[key] for key in sorted(_RULES) if key[0] == number] for number in numbers]
 
 
 def apply(graph: Graph, rules: Sequence[Rule]) -> Graph:

@@ -8,12 +8,13 @@ from webpte.engine.ops.attention.fused_attention import ROPES, SDPA
 from webpte.engine.ops.attention.fused_head_attention import ADD, HEAD_ATTENTION
 from webpte.engine.ops.gemm.fused_linear_q4 import ALL_LINEARS
 from webpte.engine.ops.norm.fused_norm import RMS_NORM
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.rewrite.fusion.linear_q4 import are_of_one_kind, is_one, prologue_before
 
 Projection = tuple[Call, tuple[Call, ...]]  # a linear layer, and the calls after it
 
 
+@rule(20)
 def head_attention(calls: Calls, call: Call) -> Match | None:
     """Match (norm,) q, k and v with biases or norms, maybe rotary embedding, and attention."""
     if call.name != SDPA:

@@ -6,11 +6,12 @@ from webpte.engine.graph.graph import Call
 from webpte.engine.ops.elementwise.unary import ACTIVATIONS
 from webpte.engine.ops.gemm.fused_linear_epilogue import ADD, LINEAR_EPILOGUE
 from webpte.engine.ops.gemm.fused_linear_q4 import LINEAR_OF
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.rewrite.fusion.heads import before_bias, has_bias
 from webpte.engine.rewrite.fusion.linear_q4 import is_one, prologue_before
 
 
+@rule(60)
 def linear_epilogue(calls: Calls, call: Call) -> Match | None:
     """Match a quantized linear layer, and a bias, an activation and a residual after it.
 

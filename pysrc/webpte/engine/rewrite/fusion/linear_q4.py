@@ -18,12 +18,13 @@ from webpte.engine.ops.gemm.fused_linear_q4 import (
 )
 from webpte.engine.ops.gemm.matmul import LINEAR
 from webpte.engine.ops.norm.fused_norm import LAYER_NORM, RMS_NORM
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 
 ADD, MUL, SIGMOID = "aten.add.Tensor", "aten.mul.Tensor", "aten.sigmoid.default"
 PLAIN_GEMMS = {LINEAR, "aten.mm.default", "aten.addmm.default"}
 
 
+@rule(70)
 def add_after_gemm(calls: Calls, call: Call) -> Match | None:
     """Match a GEMM, views and a sum: the residual becomes the addend of the GEMM."""
     if call.name not in LINEAR_OF and call.name not in PLAIN_GEMMS:
@@ -37,6 +38,7 @@ def add_after_gemm(calls: Calls, call: Call) -> Match | None:
     return Match(GEMM_ADD, (*before, call, *views, addition), (addition.args[-1],))
 
 
+@rule(50)
 def gated_gemms(calls: Calls, call: Call) -> Match | None:
     """Match f(gate) * up with two GEMMs of the same x, and x's norm if only they read it."""
     if call.name != MUL:
@@ -105,6 +107,7 @@ def qparams_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
     return (choose,) if alone and not outs else ()
 
 
+@rule(80)
 def norm_before_gemm(calls: Calls, call: Call) -> Match | None:
     """Match an rms_norm whose only reader is a GEMM, or the choice of scales for the GEMM's x."""
     if call.name not in PLAIN_LINEARS | QUANTIZED_INPUT_LINEARS:

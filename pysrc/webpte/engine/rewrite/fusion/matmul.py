@@ -8,12 +8,13 @@ from webpte.engine.ops.elementwise.unary import ACTIVATIONS
 from webpte.engine.ops.gemm.fused_matmul import GEMM_EPILOGUE, GEMM_QKV, QKV
 from webpte.engine.ops.gemm.lib.gemm import MAX_SKINNY_ROWS
 from webpte.engine.ops.gemm.matmul import LINEAR
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.shapes import numel
 
 GEMMS = frozenset({LINEAR, "aten.mm.default", "aten.addmm.default"})
 
 
+@rule(100)
 def activation_after_gemm(calls: Calls, call: Call) -> Match | None:
     """Match a GEMM, views and an activation, unless the activation can fuse with a later op."""
     if call.name not in GEMMS:
@@ -27,6 +28,7 @@ def activation_after_gemm(calls: Calls, call: Call) -> Match | None:
     return Match(GEMM_EPILOGUE, (call, *views, activation), (activation.args[-1],))
 
 
+@rule(110)
 def gemm_qkv(calls: Calls, call: Call) -> Match | None:
     """Match three linear layers of many rows of the same x; `call` is the last."""
     if call.name != LINEAR or not _has_many_rows(calls, call):

@@ -11,10 +11,11 @@ from webpte.engine.ops.norm.fused_norm import (
     NORM_ADD,
     RMS_NORM,
 )
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.rewrite.fusion.linear_q4 import is_one
 
 
+@rule(130)
 def add_after_norm(calls: Calls, call: Call) -> Match | None:
     """Match an RMS norm, views and the sum that is its only reader."""
     if call.name != RMS_NORM:
@@ -27,6 +28,7 @@ def add_after_norm(calls: Calls, call: Call) -> Match | None:
     return Match(NORM_ADD, (call, *views, addition), (addition.args[-1],))
 
 
+@rule(120)
 def activation_batch_norm(calls: Calls, call: Call) -> Match | None:
     """Match an activation and the batch normalization that is its only reader."""
     if call.name != BATCH_NORM:

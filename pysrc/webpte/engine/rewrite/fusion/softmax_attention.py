@@ -23,11 +23,12 @@ from webpte.engine.ops.attention.fused_softmax_attention import (
     SPLIT,
     WHERE,
 )
-from webpte.engine.rewrite.fusion.engine import Calls, Match
+from webpte.engine.rewrite.fusion.engine import Calls, Match, rule
 from webpte.engine.rewrite.fusion.linear_q4 import is_one
 from webpte.engine.shapes import numel
 
 
+@rule(40)
 def softmax_attention(calls: Calls, call: Call) -> Match | None:
     """Match bmm, scale, mask, softmax, bmm, with the views and permutations, and the split."""
     if call.name != BMM:
