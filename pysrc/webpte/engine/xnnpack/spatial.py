@@ -236,15 +236,17 @@ def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
 def lower_average_pool(lowering: Lowering, node: XnnNode) -> None:
     """Append an average of the elements inside of the image."""
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
-    top, left, bottom, right = paddings(node)
-    if (top, left) != (bottom, right):
-        raise GraphError("an average pool with other paddings at the end")
-    sizes = (window(node, "pooling"), window(node, "stride"), [top, left], False, False, None)
     if isinstance(out.quantization, PerTensorQuant):
         lowering.refuse(node, "of 8 bits")
         return
-    name = "aten.avg_pool2d.default"
-    compute_clamped(lowering, node, out, name, (lowering.image(x), *sizes), IMAGES)
+    args = (lowering.image(x), window(node, "pooling"), window(node, "stride"))
+    top, left, bottom, right = paddings(node)
+    if (top, left) == (bottom, right):
+        even = (*args, [top, left], False, False, None)
+        compute_clamped(lowering, node, out, "aten.avg_pool2d.default", even, IMAGES)
+    else:
+        uneven = (*args, [top, left, bottom, right])
+        compute_clamped(lowering, node, out, "webpte.avg_pool2d.default", uneven, IMAGES)
 
 
 def lower_mean(lowering: Lowering, node: XnnNode) -> None:
