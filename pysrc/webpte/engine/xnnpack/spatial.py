@@ -183,7 +183,7 @@ def _lower_dynamic(
     made = lowering.new(out, IMAGES)
     sums, scaled = (lowering.writer.new_tensor(image.dtype, made.tensor.dims) for _ in range(2))
     args = (rounded, kernel, None, stride, pads, dilation, False, [0, 0], sizes.groups)
-    lowering.writer.call("aten.convolution.default", args, sums)
+    lowering.writer.call("webpte.dq8_conv_in_floats.default", args, sums)
     scales = in_memory(lowering.scales(weight, sizes.out, 3 if sizes.depthwise else 0))
     factor = lowering.writer.new_tensor(image.dtype, (sizes.out, 1, 1), scales)
     lowering.writer.call("aten.mul.Tensor", (sums, factor), scaled)

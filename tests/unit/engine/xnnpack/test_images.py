@@ -19,7 +19,8 @@ from support.graphs.xnnpack_graphs import (
     unary,
     window,
 )
-from support.write.xnnpack_writer import XnnpackWriter, floats, per_tensor
+from support.write.xnnpack_writer import XnnpackWriter, floats, per_channel, per_row, per_tensor
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import GraphError, UnsupportedOpError
 
 DATA = Path(__file__).parents[3] / "data" / "format"
@@ -158,6 +159,37 @@ def test_transposes_cancel_out() -> None:
     assert names_of(g) == ["aten.convolution.default"]
     want = convolved(X, weights).transpose(0, 3, 1, 2)
     np.testing.assert_allclose(computed(g, X.transpose(0, 3, 1, 2)), want, rtol=1e-4, atol=1e-5)
+
+
+def test_images_that_are_rounded_in_each_run_and_where_the_report_says_so() -> None:
+    """The sums are exact in float32, and the report names an operator in floats."""
+    random = np.random.default_rng(5)
+    w = random.integers(-127, 128, (6, 3, 2, 4)).astype(np.int8)
+    steps = random.uniform(0.01, 0.02, 6).astype(np.float32)
+    g = XnnpackWriter()
+    x = g.value((1, 6, 7, 4), argument=0)
+    rounded = g.value((1, 6, 7, 4), "qdint8", quant=per_row(3))
+    weight = g.value(w.shape, "qcint8", constant=w, quant=per_channel(steps.tolist()))
+    bias = g.value((6,), constant=B)
+    made = g.value((1, 4, 6, 6), argument=1, output=True)
+    sizes = {"kernel": (3, 2), "stride": (1, 1), "dilation": (1, 1), "adjustment": (0, 0)}
+    g.node("Convert", x, rounded)
+    g.node("Conv2d", rounded, weight, bias, made, groups=1, inputs=4, outputs=6, **SIDES, **sizes)
+    given = X[:1]
+    low, high = min(0.0, float(given.min())), max(0.0, float(given.max()))
+    scale = (high - low) / 255
+    zero = round(-128 - low / scale)
+    whole = np.clip(np.rint(given / scale) + zero, -128, 127) - zero
+    want = convolved(whole * scale, w) * steps + B
+
+    async def run() -> None:
+        async with await load(g.method(), device=SimulatedDevice()) as program:
+            (found,) = await program.forward(given)
+            np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-3 * abs(want).max())
+            placed = {row.op: row.where for row in program.report}
+            assert placed["webpte.dq8_conv_in_floats.default"] == "gpu"
+
+    wait(run())
 
 
 # --- pools --------------------------------------------------------------------------------------
