@@ -172,9 +172,10 @@ def test_images_that_are_rounded_in_each_run_and_where_the_report_says_so() -> N
     weight = g.value(w.shape, "qcint8", constant=w, quant=per_channel(steps.tolist()))
     bias = g.value((6,), constant=B)
     made = g.value((1, 4, 6, 6), argument=1, output=True)
-    sizes = {"kernel": (3, 2), "stride": (1, 1), "dilation": (1, 1), "adjustment": (0, 0)}
+    fields: dict[str, Any] = {"kernel": (3, 2), "stride": (1, 1), "dilation": (1, 1), **SIDES}
+    fields |= {"adjustment": (0, 0), "groups": 1, "inputs": 4, "outputs": 6}
     g.node("Convert", x, rounded)
-    g.node("Conv2d", rounded, weight, bias, made, groups=1, inputs=4, outputs=6, **SIDES, **sizes)
+    g.node("Conv2d", rounded, weight, bias, made, **fields)
     given = X[:1]
     low, high = min(0.0, float(given.min())), max(0.0, float(given.max()))
     scale = (high - low) / 255
