@@ -161,7 +161,8 @@ def test_transposes_cancel_out() -> None:
     np.testing.assert_allclose(computed(g, X.transpose(0, 3, 1, 2)), want, rtol=1e-4, atol=1e-5)
 
 
-def test_images_that_are_rounded_in_each_run_and_where_the_report_says_so() -> None:
+@pytest.mark.parametrize("kind", ["Conv2d", "ConvTranspose2d"])
+def test_images_that_are_rounded_in_each_run_and_where_the_report_says_so(kind: str) -> None:
     """The sums are exact in float32, and the report names an operator in floats."""
     random = np.random.default_rng(5)
     w = random.integers(-127, 128, (6, 3, 2, 4)).astype(np.int8)
@@ -171,17 +172,18 @@ def test_images_that_are_rounded_in_each_run_and_where_the_report_says_so() -> N
     rounded = g.value((1, 6, 7, 4), "qdint8", quant=per_row(3))
     weight = g.value(w.shape, "qcint8", constant=w, quant=per_channel(steps.tolist()))
     bias = g.value((6,), constant=B)
-    made = g.value((1, 4, 6, 6), argument=1, output=True)
+    dims = (1, 4, 6, 6) if kind == "Conv2d" else (1, 8, 8, 6)
+    made = g.value(dims, argument=1, output=True)
     fields: dict[str, Any] = {"kernel": (3, 2), "stride": (1, 1), "dilation": (1, 1), **SIDES}
     fields |= {"adjustment": (0, 0), "groups": 1, "inputs": 4, "outputs": 6}
     g.node("Convert", x, rounded)
-    g.node("Conv2d", rounded, weight, bias, made, **fields)
+    g.node(kind, rounded, weight, bias, made, **fields)
     given = X[:1]
     low, high = min(0.0, float(given.min())), max(0.0, float(given.max()))
     scale = (high - low) / 255
     zero = round(-128 - low / scale)
     whole = np.clip(np.rint(given / scale) + zero, -128, 127) - zero
-    want = convolved(whole * scale, w) * steps + B
+    want = (convolved if kind == "Conv2d" else deconvolved)(whole * scale, w) * steps + B
 
     async def run() -> None:
         async with await load(g.method(), device=SimulatedDevice()) as program:
