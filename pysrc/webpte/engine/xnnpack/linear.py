@@ -1,11 +1,9 @@
-"""Lowering of products of matrices, of softmax, and of changes between types."""
+"""Lowering of linear layers, of softmax, and of changes between types."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import (
@@ -154,90 +152,6 @@ def _lower_weight_only(
         lowering.refuse(node, f"of floats with {weight.datatype.name}")
 
 
-def lower_product(lowering: Lowering, node: XnnNode) -> None:
-    """Append a product of batches of matrices."""
-    a, b = lowering.value(node, "input1_id"), lowering.value(node, "input2_id")
-    out = lowering.value(node, "output_id")
-    if a.id in lowering.dynamic or a.quantization is not None or b.quantization is not None:
-        lowering.refuse(node, "quantized")
-        return
-    if min(len(a.dims), len(b.dims)) < 2:
-        raise GraphError(f"a product of {list(a.dims)} and {list(b.dims)}; both have rows")
-    left, right = lowering.plain(a), lowering.plain(b)
-    if node.integers["flags"] & TRANSPOSED:
-        right = _turned(lowering, b)
-    if len(a.dims) == len(b.dims) == 2:
-        lowering.compute(out, "aten.mm.default", (left, right))
-        return
-    if a.dims[:-2] != b.dims[:-2]:
-        lowering.refuse(node, "with batches that broadcast")
-        return
-    made = lowering.new(out)
-    _append_product(lowering, left, right, made.tensor)
-    lowering.give(out, made)
-
-
-def _turned(lowering: Lowering, value: XnnTensor) -> Tensor:
-    """Return matrices with rows for columns."""
-    *outer, rows, columns = range(len(value.dims))
-    return lowering.held(value, (*outer, columns, rows)).tensor
-
-
-def _append_product(lowering: Lowering, left: Tensor, right: Tensor, out: Tensor) -> None:
-    """Append the product of batches of matrices, which have one or more dims of batches."""
-    if len(left.dims) == 3:
-        lowering.writer.call("aten.bmm.default", (left, right), out)
-        return
-    flat = [_flat(lowering, one) for one in (left, right)]
-    made = lowering.writer.new_tensor(left.dtype, (*flat[0].dims[:-1], flat[1].dims[-1]))
-    lowering.writer.call("aten.bmm.default", flat, made)
-    sizes = [lowering.writer.live_size(left, dim) for dim in range(len(left.dims) - 1)]
-    sizes.append(lowering.writer.live_size(right, len(right.dims) - 1))
-    lowering.writer.call("aten.view_copy.default", (made, sizes), out)
-
-
-def _flat(lowering: Lowering, tensor: Tensor) -> Tensor:
-    """Return batches of matrices with a single dim of batches."""
-    *outer, rows, columns = tensor.dims
-    dims = (int(np.prod(outer)), rows, columns)
-    out = lowering.writer.new_tensor(tensor.dtype, dims)
-    last = [lowering.writer.live_size(tensor, len(outer) + at) for at in range(2)]
-    lowering.writer.call("aten.view_copy.default", (tensor, [-1, *last]), out)
-    return out
-
-
-def lower_attention(lowering: Lowering, node: XnnNode) -> None:
-    """Append softmax(query * scale @ key^T + mask) @ value. ExecuTorch wrote it before 0.7."""
-    names = ("query", "key", "value", "scale", "mask")
-    q, k, v, scale, mask = (lowering.value(node, f"{name}_id") for name in names)
-    out = lowering.value(node, "output_id")
-    fits = min(len(q.dims), 1 + len(k.dims), 1 + len(v.dims)) >= 3
-    if not fits or (k.dims[-1], v.dims[-2], *scale.dims, *mask.dims) != (
-        *(q.dims[-1], k.dims[-2]),
-        *(q.dims[-1], q.dims[-2], k.dims[-2]),
-    ):
-        shapes = ", ".join(str(list(value.dims)) for value in (q, k, v, scale, mask))
-        raise GraphError(f"attention of {shapes}")
-    if any(value.quantization is not None for value in (q, k, v, scale, mask, out)):
-        lowering.refuse(node, "of 8 bits")
-        return
-    if not q.dims[:-2] == k.dims[:-2] == v.dims[:-2]:
-        lowering.refuse(node, "with fewer heads of keys")
-        return
-    writer, query = lowering.writer, lowering.plain(q)
-    scaled = writer.new_tensor(query.dtype, query.dims)
-    writer.call("aten.mul.Tensor", (query, lowering.plain(scale)), scaled)
-    products, logits, weights = (
-        writer.new_tensor(query.dtype, (*q.dims[:-1], k.dims[-2])) for _ in range(3)
-    )
-    _append_product(lowering, scaled, _turned(lowering, k), products)
-    writer.call("aten.add.Tensor", (products, lowering.plain(mask), 1), logits)
-    writer.call("aten._softmax.default", (logits, -1, False), weights)
-    made = lowering.new(out)
-    _append_product(lowering, weights, lowering.plain(v), made.tensor)
-    lowering.give(out, made)
-
-
 def lower_softmax(lowering: Lowering, node: XnnNode) -> None:
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
     if out.quantization is not None:
@@ -293,8 +207,6 @@ def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> Dynam
 
 NODES: dict[str, NodeLowering] = {
     "FullyConnected": lower_linear,
-    "BatchMatrixMultiply": lower_product,
-    "ScaledDotProductAttention": lower_attention,
     "Softmax": lower_softmax,
     "Convert": lower_convert,
 }

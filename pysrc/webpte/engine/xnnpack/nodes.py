@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webpte.engine.xnnpack import elementwise, linear, movement, spatial
+from webpte.engine.xnnpack import elementwise, linear, movement, products, spatial
 from webpte.engine.xnnpack.lowering import NodeLowering
 
 NODES: dict[str, NodeLowering] = {
@@ -10,4 +10,5 @@ NODES: dict[str, NodeLowering] = {
     **movement.NODES,
     **spatial.NODES,
     **linear.NODES,
+    **products.NODES,
 }

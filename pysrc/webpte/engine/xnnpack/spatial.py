@@ -65,6 +65,18 @@ def padded(lowering: Lowering, node: XnnNode, x: Tensor, filler: float) -> tuple
     return out, [0, 0]
 
 
+def placed(
+    lowering: Lowering, node: XnnNode, sizes: Filter, image: Tensor
+) -> tuple[Tensor, list[int], list[int]]:
+    """Return an image, and the paddings and output paddings of its convolution."""
+    if not sizes.transposed:
+        return *padded(lowering, node, image, 0.0), [0, 0]
+    top, left, bottom, right = paddings(node)
+    if (top, left) != (bottom, right):
+        raise GraphError("a transposed convolution with other paddings at the end")
+    return image, [top, left], window(node, "adjustment")
+
+
 def lower_convolution(lowering: Lowering, node: XnnNode) -> None:
     x, weight = lowering.value(node, "input1_id"), lowering.value(node, "filter_id")
     bias, out = lowering.optional(node, "bias_id"), lowering.value(node, "output_id")
@@ -90,17 +102,7 @@ def _lower_float(
     bias: XnnTensor | None,
     out: XnnTensor,
 ) -> None:
-    image = lowering.image(x)
-    pads = [0, 0]
-    extra = window(node, "adjustment")
-    if sizes.transposed:
-        top, left, bottom, right = paddings(node)
-        if (top, left) != (bottom, right):
-            raise GraphError("a transposed convolution with other paddings at the end")
-        pads = [top, left]
-    else:
-        image, pads = padded(lowering, node, image, 0.0)
-        extra = [0, 0]
+    image, pads, extra = placed(lowering, node, sizes, lowering.image(x))
     dtype = lowering.dtype(x)
     shape, constant = float_weights(lowering, sizes, weight, dtype.name)
     kernel = lowering.writer.new_tensor(dtype, shape, constant)
@@ -172,18 +174,18 @@ def _lower_dynamic(
     Weights are whole numbers as floats, so that their scales follow the sums of products.
     """
     rows = lowering.dynamic[lowering.value(node, "input1_id").id]
-    if weight.datatype is not XnnDataType.QCINT8 or sizes.transposed:
+    if weight.datatype is not XnnDataType.QCINT8:
         lowering.refuse(node, f"quantized in each run, with {weight.datatype.name}")
         return
     image = lowering.image(rows.source)
-    rounded, pads = padded(lowering, node, _rounded(lowering, image, rows), 0.0)
+    rounded, pads, extra = placed(lowering, node, sizes, _rounded(lowering, image, rows))
     shape, constant = float_weights(lowering, sizes, weight, image.dtype.name)
     kernel = lowering.writer.new_tensor(image.dtype, shape, constant)
     stride, dilation = window(node, "subsampling"), window(node, "dilation")
     made = lowering.new(out, IMAGES)
     sums, scaled = (lowering.writer.new_tensor(image.dtype, made.tensor.dims) for _ in range(2))
-    args = (rounded, kernel, None, stride, pads, dilation, False, [0, 0], sizes.groups)
-    lowering.writer.call("aten.convolution.default", args, sums)
+    args = (rounded, kernel, None, stride, pads, dilation, sizes.transposed, extra, sizes.groups)
+    lowering.writer.call("webpte.dq8_conv_in_floats.default", args, sums)
     scales = in_memory(lowering.scales(weight, sizes.out, 3 if sizes.depthwise else 0))
     factor = lowering.writer.new_tensor(image.dtype, (sizes.out, 1, 1), scales)
     lowering.writer.call("aten.mul.Tensor", (sums, factor), scaled)
@@ -236,15 +238,17 @@ def lower_max_pool(lowering: Lowering, node: XnnNode) -> None:
 def lower_average_pool(lowering: Lowering, node: XnnNode) -> None:
     """Append an average of the elements inside of the image."""
     x, out = lowering.value(node, "input_id"), lowering.value(node, "output_id")
-    top, left, bottom, right = paddings(node)
-    if (top, left) != (bottom, right):
-        raise GraphError("an average pool with other paddings at the end")
-    sizes = (window(node, "pooling"), window(node, "stride"), [top, left], False, False, None)
     if isinstance(out.quantization, PerTensorQuant):
         lowering.refuse(node, "of 8 bits")
         return
-    name = "aten.avg_pool2d.default"
-    compute_clamped(lowering, node, out, name, (lowering.image(x), *sizes), IMAGES)
+    args = (lowering.image(x), window(node, "pooling"), window(node, "stride"))
+    top, left, bottom, right = paddings(node)
+    if (top, left) == (bottom, right):
+        even = (*args, [top, left], False, False, None)
+        compute_clamped(lowering, node, out, "aten.avg_pool2d.default", even, IMAGES)
+    else:
+        uneven = (*args, [top, left, bottom, right])
+        compute_clamped(lowering, node, out, "webpte.avg_pool2d.default", uneven, IMAGES)
 
 
 def lower_mean(lowering: Lowering, node: XnnNode) -> None:

@@ -119,6 +119,7 @@ FLOPS: Mapping[str, Flops] = {
     "et_vk.linear_dW.default": _weight_gradient,
     "aten.convolution.default": _convolution,
     "et_vk.conv_with_clamp.default": _convolution,
+    "webpte.dq8_conv_in_floats.default": _convolution,
     "et_vk.q8ta_conv2d.default": _quantized_convolution,
     "et_vk.q8ta_conv2d_dw.default": _quantized_convolution,
     "et_vk.q8ta_conv2d_pw.default": _quantized_convolution,

@@ -13,6 +13,7 @@ from support.cases.row_cases import RowCase, normal
 AVERAGE = "aten.avg_pool2d.default"
 MAXIMUM = "aten.max_pool2d.default"
 ARGMAX = "webpte.argmax_pool2d.default"
+UNEVEN = "webpte.avg_pool2d.default"
 WITH_INDICES = "aten.max_pool2d_with_indices.default"
 
 Pairs = list[int]
@@ -61,6 +62,15 @@ def expect_average(
     return out
 
 
+def expect_uneven(x: Array, kernel: Pairs, stride: Pairs, padding: Pairs) -> Array:
+    """Average windows of an image with NaN around it, which do not count."""
+    top, left, bottom, right = padding
+    sides = [(0, 0)] * (x.ndim - 2) + [(top, bottom), (left, right)]
+    wide = np.pad(x, sides, constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(wide, kernel, (-2, -1))
+    return np.nanmean(windows[..., :: stride[0], :: stride[1], :, :], (-2, -1))
+
+
 def expect_maximum(
     x: Array,
     kernel: Pairs,
@@ -90,6 +100,10 @@ def expect_maximum(
 
 def average(x: Array, *args: Any, **options: Any) -> RowCase:
     return RowCase(AVERAGE, (x, *args), expect_average, (str(x.dtype),), **options)
+
+
+def uneven(x: Array, *args: Any, **options: Any) -> RowCase:
+    return RowCase(UNEVEN, (x, *args), expect_uneven, (str(x.dtype),), **options)
 
 
 def maximum(x: Array, *args: Any, **options: Any) -> RowCase:
@@ -163,6 +177,11 @@ POOL_CASES = [
     average(
         normal((2, 2, 9, 8)), [3], live=((normal((0, 2, 9, 8), 2),), (normal((2, 2, 3, 3), 3),))
     ),
+    uneven(normal((2, 3, 11, 8)), [2, 2], [2, 2], [0, 0, 1, 1]),
+    uneven(normal((2, 3, 11, 8)), [3, 2], [1, 3], [2, 0, 1, 1]),
+    uneven(normal((3, 1, 1)), [3, 2], [1, 1], [0, 1, 2, 0], label="one element, no batch"),
+    uneven(normal((1, 2, 40, 30)), [38, 29], [1, 1], [3, 0, 0, 5], label="64 lanes, uneven"),
+    uneven(normal((2, 2, 9, 8)), [3, 3], [2, 2], [1, 0, 0, 2], live=((normal((1, 2, 4, 3), 2),),)),
     with_indices(digits((1, 4, 12, 10)), [3, 2], [1, 2], [1, 1], [2, 3], False),
     with_indices(digits((1, 4, 12, 10)), [2, 3], [3, 2], [1, 1], [4, 2], True),
     with_indices(strange(), [3, 3], [2, 2], [1, 1], label="NaN and infinities, no batch"),

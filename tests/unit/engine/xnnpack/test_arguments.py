@@ -241,7 +241,9 @@ def test_nodes_without_a_kernel_are_named_when_they_are_needed() -> None:
     with pytest.raises(WebpteError):
         wait(run())
     inspected = graph_of(g)
-    assert [call.name for call in inspected.calls][-1] == "xnnpack.BatchMatrixMultiply(quantized)"
+    assert [call.name for call in inspected.calls][-1] == (
+        "xnnpack.BatchMatrixMultiply(of 8 bits beside other types)"
+    )
 
 
 def test_several_delegates_of_a_method() -> None:

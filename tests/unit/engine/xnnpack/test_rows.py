@@ -23,7 +23,7 @@ from support.write.xnnpack_writer import (
 from webpte.engine.ops import registered_names
 from webpte.engine.xnnpack.elementwise import BINARY, UNARY
 from webpte.engine.xnnpack.nodes import NODES as LOWERED
-from webpte.errors import ExecutionError, GraphError, UnsupportedOpError
+from webpte.errors import ExecutionError, GraphError, UnsupportedOpError, WebpteError
 
 Array = np.ndarray[Any, Any]
 X = floats(3, 5)
@@ -328,10 +328,89 @@ def test_products_of_batches(outer: tuple[int, ...], turned: bool) -> None:
     np.testing.assert_allclose(computed(g, a, given), a @ b, rtol=1e-5, atol=1e-6)
 
 
-def test_products_whose_batches_broadcast_are_refused() -> None:
-    g = binary("BatchMatrixMultiply", (3, 2, 5), (1, 5, 4), out=(3, 2, 4))
-    with pytest.raises(UnsupportedOpError, match="with batches that broadcast"):
-        computed(g, floats(3, 2, 5), floats(1, 5, 4))
+BROADCAST = [
+    ((3, 2, 5), (1, 5, 4)),
+    ((1, 2, 5), (3, 5, 4)),
+    ((2, 1, 2, 5), (1, 3, 5, 4)),
+    ((2, 3, 2, 5), (3, 5, 4)),
+    ((2, 5), (3, 5, 4)),
+    ((3, 2, 5), (5, 4)),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), BROADCAST)
+def test_products_whose_batches_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    x, y = floats(*a), floats(*b, seed=1)
+    g = binary("BatchMatrixMultiply", a, b, out=(x @ y).shape)
+    np.testing.assert_allclose(computed(g, x, y), x @ y, rtol=1e-5, atol=1e-6)
+
+
+def test_products_whose_batches_do_not_fit() -> None:
+    g = binary("BatchMatrixMultiply", (3, 2, 5), (2, 5, 4), out=(3, 2, 4))
+    with pytest.raises(GraphError, match="do not broadcast together"):
+        graph_of(g)
+
+
+def int8_product(
+    a: tuple[int, ...], b: tuple[int, ...], out: tuple[int, ...], **options: Any
+) -> XnnpackWriter:
+    g = XnnpackWriter()
+    dynamic, zero = options.pop("dynamic", False), options.pop("zero", 0)
+    steps = per_tensor(0.03, 5), per_tensor(0.02, zero), per_tensor(0.11, -7)
+    x, y, made = (
+        g.value(dims, "qint8", quant=quant, argument=place, output=place == 2, dynamic=dynamic)
+        for place, (dims, quant) in enumerate(zip((a, b, out), steps, strict=True))
+    )
+    g.node("BatchMatrixMultiply", x, y, made, **options)
+    return g
+
+
+def int8_results(x: Array, y: Array) -> Array:
+    """Return the results of ExecuTorch's runtime, of which these are the same bits."""
+    sums = ((x.astype(np.int64) - 5) @ y.astype(np.int64)).astype(np.float32)
+    scale = np.float32(0.03) * np.float32(0.02) / np.float32(0.11)
+    return np.clip(np.rint(sums * scale) - 7, -128, 127).astype(np.int8)
+
+
+@pytest.mark.parametrize(("a", "b"), [((2, 5), (5, 4)), ((7, 17, 70), (7, 70, 33)), *BROADCAST])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_8_bits(a: tuple[int, ...], b: tuple[int, ...], turned: bool) -> None:
+    random = np.random.default_rng(3)
+    x, y = (random.integers(-128, 128, dims).astype(np.int8) for dims in (a, b))
+    want = int8_results(x, y)
+    given = np.ascontiguousarray(y.swapaxes(-1, -2)) if turned else y
+    g = int8_product(a, given.shape, want.shape, flags=int(turned))
+    np.testing.assert_array_equal(computed(g, x, given), want)
+
+
+def test_products_of_8_bits_and_live_sizes() -> None:
+    g = int8_product((3, 8, 8), (3, 8, 8), (3, 8, 8), dynamic=True)
+
+    async def run() -> None:
+        random = np.random.default_rng(4)
+        async with await load(g.method()) as program:
+            for batch, m, k, n in ((3, 8, 8, 8), (1, 1, 1, 1), (2, 5, 7, 3), (3, 2, 8, 1)):
+                x, y = (
+                    random.integers(-128, 128, dims).astype(np.int8)
+                    for dims in ((batch, m, k), (batch, k, n))
+                )
+                (found,) = await program.forward(x, y)
+                np.testing.assert_array_equal(found, int8_results(x, y))
+            with pytest.raises(WebpteError, match="do not fit"):
+                await program.forward(np.zeros((2, 3, 4), np.int8), np.zeros((2, 2, 6), np.int8))
+
+    wait(run())
+
+
+def test_products_of_8_bits_that_the_runtime_refuses() -> None:
+    with pytest.raises(GraphError, match="a zero point of 3 in a second matrix"):
+        graph_of(int8_product((2, 5), (5, 4), (2, 4), zero=3))
+    g = XnnpackWriter()
+    x, y = (g.value((2, 2), "quint8", quant=per_tensor(1), argument=place) for place in range(2))
+    made = g.value((2, 2), "quint8", quant=per_tensor(1), argument=2, output=True)
+    g.node("BatchMatrixMultiply", x, y, made)
+    with pytest.raises(UnsupportedOpError, match="of 8 bits beside other types"):
+        computed(g, *[np.zeros((2, 2), np.uint8)] * 2)
 
 
 @pytest.mark.parametrize("flags", [0, 1])

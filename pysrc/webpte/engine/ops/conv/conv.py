@@ -54,8 +54,12 @@ CONVOLUTION = (
     "input: tensor, weight: tensor, bias: tensor?, stride: ints, padding: ints, dilation: ints, "
     "transposed: bool, output_padding: ints, groups: int"
 )
+# A convolution of numbers that were rounded to int8 in this run, with whole numbers as weights; its
+# name says in a program's report that it is computed in floats.
+IN_FLOATS = "webpte.dq8_conv_in_floats.default"
 OPS = {
     "aten.convolution.default": f"{CONVOLUTION} -> tensor",
+    IN_FLOATS: f"{CONVOLUTION} -> tensor",
     "et_vk.conv_with_clamp.default": (
         f"{CONVOLUTION}, output_min: number? = None, output_max: number? = None -> tensor"
     ),

@@ -21,7 +21,13 @@ from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.registry import register
 from webpte.engine.ops.int8.int8 import PerChannel, check_per_channel
 from webpte.engine.ops.int8.q8 import REQUANTIZATION, check_bytes, read_scaling
-from webpte.engine.ops.int8.q8ta_conv import Int8Convolution, convolve, lower_conv
+from webpte.engine.ops.int8.q8ta_conv import (
+    Int8Convolution,
+    convolve,
+    lower_conv,
+    read_geometry,
+    read_groups,
+)
 from webpte.engine.shapes import Dims
 from webpte.errors import GraphError
 
@@ -59,13 +65,11 @@ def read_margins(args: Args) -> Margins:
     return Margins(*items)
 
 
-def out_channels(args: Args, kernel: Pair, groups: int, depthwise: bool) -> int:
+def out_channels(args: Args, kernel: Pair, depthwise: bool) -> int:
     """Return the channels of the output, after checking the weights."""
-    x, weight = args.tensor("x"), args.tensor("weight")
-    if x.rank != 4:
-        raise GraphError(f"{args.call}: an input of rank {x.rank}; it has 4 dims")
+    x, weight, groups = args.tensor("x"), args.tensor("weight"), read_groups(args)
     channels = x.dims[1]
-    if groups < 1 or channels == 0 or channels % groups or (depthwise and channels != groups):
+    if depthwise and channels != groups:
         raise GraphError(f"{args.call}: {channels} channels in {groups} groups")
     outs = weight.dims[3 if depthwise else 0] if weight.rank == 4 else 0
     dims = (1, *kernel, outs) if depthwise else (outs, *kernel, channels // groups)
@@ -102,24 +106,12 @@ def sized(args: Args, conv: Convolution, margins: Margins) -> Pair:
 
 
 def read_call(args: Args, transposed: bool) -> Int8Convolution:
-    x, weight, groups = args.tensor("x"), args.tensor("weight"), args.integer("groups")
+    x, weight = args.tensor("x"), args.tensor("weight")
     kernel, margins = spatial(args, "kernel_size", 2), read_margins(args)
     depthwise = not transposed and args.flag("depthwise")
     check_bytes(args, x, weight)
-    channels = out_channels(args, kernel, groups, depthwise)
-    conv = Convolution(
-        batch=x.dims[0],
-        groups=groups,
-        in_channels=x.dims[1] // groups,
-        out_channels=channels // groups,
-        in_size=Pair(*x.dims[2:]),
-        out_size=Pair(0, 0),
-        kernel=kernel,
-        stride=spatial(args, "stride", 2),
-        padding=Pair(margins.top, margins.left),
-        dilation=spatial(args, "dilation", 2),
-        transposed=transposed,
-    )
+    channels = out_channels(args, kernel, depthwise)
+    conv = read_geometry(args, channels, Pair(margins.top, margins.left), transposed)
     conv = replace(conv, out_size=sized(args, conv, margins))
     weights = PerChannel(weight, args.tensor("scale"), args.optional_tensor("bias"), True)
     check_per_channel(args, "scale", weights.scales, channels)

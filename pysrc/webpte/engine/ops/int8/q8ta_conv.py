@@ -160,29 +160,42 @@ def count_scales(kind: Kind, args: Args, channels: int, groups: int) -> int:
     return count
 
 
-def read_call(kind: Kind, args: Args) -> Int8Convolution:
-    x, groups, kernel = args.tensor("x"), args.integer("groups"), spatial(args, "kernel_size", 2)
-    check_int8(args, *(() if kind.floats else (x,)), args.tensor("weight"))
-    if kind.floats and not (x.dtype.is_float and args.out.dtype.is_float):
-        raise GraphError(f"{args.call}: takes and makes floats, not {x.dtype.name}")
+def read_groups(args: Args) -> int:
+    """Return the number of groups, after checking the input."""
+    x, groups = args.tensor("x"), args.integer("groups")
     if x.rank != 4:
         raise GraphError(f"{args.call}: an input of rank {x.rank}; it has 4 dims")
     if groups < 1 or x.dims[1] % groups or x.dims[1] == 0:
         raise GraphError(f"{args.call}: {x.dims[1]} channels in {groups} groups")
-    channels, row_bytes, tap_bytes = weight_layout(kind, args, kernel, groups)
-    conv = Convolution(
+    return groups
+
+
+def read_geometry(args: Args, channels: int, padding: Pair, transposed: bool) -> Convolution:
+    """Return a convolution to `channels`, still without the size of its output."""
+    x, groups = args.tensor("x"), args.integer("groups")
+    return Convolution(
         batch=x.dims[0],
         groups=groups,
         in_channels=x.dims[1] // groups,
         out_channels=channels // groups,
         in_size=Pair(*x.dims[2:]),
         out_size=Pair(0, 0),
-        kernel=kernel,
+        kernel=spatial(args, "kernel_size", 2),
         stride=spatial(args, "stride", 2),
-        padding=spatial(args, "padding", 2),
+        padding=padding,
         dilation=spatial(args, "dilation", 2),
-        transposed=kind.transposed,
+        transposed=transposed,
     )
+
+
+def read_call(kind: Kind, args: Args) -> Int8Convolution:
+    x, kernel = args.tensor("x"), spatial(args, "kernel_size", 2)
+    check_int8(args, *(() if kind.floats else (x,)), args.tensor("weight"))
+    if kind.floats and not (x.dtype.is_float and args.out.dtype.is_float):
+        raise GraphError(f"{args.call}: takes and makes floats, not {x.dtype.name}")
+    groups = read_groups(args)
+    channels, row_bytes, tap_bytes = weight_layout(kind, args, kernel, groups)
+    conv = read_geometry(args, channels, spatial(args, "padding", 2), kind.transposed)
     extra = spatial(args, "output_padding", 2) if kind.transposed else Pair(0, 0)
     conv = replace(conv, out_size=out_size(args, conv, extra))
     scales = count_scales(kind, args, channels, groups)

@@ -3,7 +3,8 @@
     self (C, H, W) or (B, C, H, W); out has the same rank, with sizes as in `out_size`
     indices: h * W + w of the maximum in its channel; of argmax_pool2d, w * KH + h in its window
 
-argmax_pool2d is XNNPACK's, for windows side by side.
+Two are XNNPACK's: argmax_pool2d has windows side by side, webpte.avg_pool2d has padding [top, left,
+bottom, right], which does not count.
 
 A window starts at o * stride - padding and has kernel elements, dilation apart (averages have no
 dilation). An average divides by divisor_override, by the number of elements inside of the input, or
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.engine.ops.core.args import Args
+from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.quads import INT32_MIN, quad_count, quad_grid
 from webpte.engine.ops.core.records import Dispatch, Scratch, pack
 from webpte.engine.ops.core.registry import register
@@ -75,13 +76,18 @@ def out_size(args: Args, size: int, kernel: int, stride: int, padding: int, dila
     return count
 
 
-def read_call(args: Args, dilated: bool) -> Pool:
-    x = args.tensor("self")
+def image_of(args: Args) -> TensorArg:
+    """Return the input, after checking its rank and dtype."""
+    x, out = args.tensor("self"), args.outs[0]
     if x.rank not in (3, 4):
         raise GraphError(f"{args.call}: takes (C, H, W) or (B, C, H, W), not {list(x.dims)}")
-    out = args.outs[0]
     if x.dtype.stored != out.dtype.stored or x.dtype.name == "bool":
         raise GraphError(f"{args.call}: {x.dtype.name} cannot be pooled to {out.dtype.name}")
+    return x
+
+
+def read_call(args: Args, dilated: bool) -> Pool:
+    x = image_of(args)
     kernel = pair(args, "kernel_size", None)
     stride = pair(args, "stride", kernel)
     padding = pair(args, "padding", (0, 0))
@@ -94,8 +100,28 @@ def read_call(args: Args, dilated: bool) -> Pool:
     return Pool(x.dims[:-2], in_size, (sizes[0], sizes[1]), kernel, stride, padding, dilation)
 
 
-def average_shape(args: Args) -> tuple[Dims]:
-    pool = read_call(args, dilated=False)
+def uneven_call(args: Args) -> Pool:
+    """Read an average with a padding for each side; every window has an element of the image."""
+    x, items = image_of(args), args.integers("padding")
+    kernel, stride = pair(args, "kernel_size", None), pair(args, "stride", None)
+    if len(items) != 4 or min(items) < 0:
+        raise GraphError(f"{args.call}: padding {items} is not [top, left, bottom, right]")
+    if any(item >= size for item, size in zip(items, kernel * 2, strict=True)):
+        raise GraphError(f"{args.call}: windows of {list(kernel)} in the padding {list(items)}")
+    counts = [
+        window_count(size + end - start, window, step, start, 1, ceil_mode=False)
+        for size, start, end, window, step in zip(
+            *(x.dims[-2:], items[:2], items[2:], kernel, stride), strict=True
+        )
+    ]
+    if min(counts) < 1:
+        raise GraphError(f"{args.call}: a window of {list(kernel)} does not fit {list(x.dims)}")
+    in_size, padding = (x.dims[-2], x.dims[-1]), (items[0], items[1])
+    return Pool(x.dims[:-2], in_size, (counts[0], counts[1]), kernel, stride, padding, (1, 1))
+
+
+def average_shape(args: Args, uneven: bool) -> tuple[Dims]:
+    pool = uneven_call(args) if uneven else read_call(args, dilated=False)
     return ((*pool.outer, *pool.out_size),)
 
 
@@ -148,6 +174,10 @@ def lower_pool(
             overrides=(("KERNEL_W", pool.kernel[1]), ("LANES", lanes), *overrides),
         )
     ]
+
+
+def lower_uneven(args: Args) -> list[Dispatch]:
+    return lower_pool(args, uneven_call(args), "pool", overrides=(("COUNT_PADDING", False),))
 
 
 def lower_average(args: Args) -> list[Dispatch]:
@@ -227,14 +257,23 @@ def taps(pool: Pool, x: Array) -> Iterator[Array]:
 
 
 def run_average(args: Args) -> Array:
-    pool, x = read_call(args, dilated=False), args.array("self")
+    pool, counted = read_call(args, dilated=False), args.flag("count_include_pad")
+    return average(pool, args.array("self"), divisor_override(args), counted)
+
+
+def run_uneven(args: Args) -> Array:
+    return average(uneven_call(args), args.array("self"), 0, counted=False)
+
+
+def average(pool: Pool, x: Array, override: int, counted: bool) -> Array:
+    """Return averages; `counted` is whether the padding counts."""
     floats = x.dtype.kind == "f"
     wide = x.astype(np.float64 if floats else np.int64)
     total = sum(taps(pool, padded(pool, wide, 0)), np.zeros((), wide.dtype))
-    divisor: int | Array = divisor_override(args)
-    if not divisor:
+    divisor: int | Array = override
+    if not override:
         inside = np.ones(pool.in_size, np.int64)
-        if args.flag("count_include_pad"):
+        if counted:
             inside = np.pad(inside, [(p, p) for p in pool.padding], constant_values=1)
             within = Pool((), inside.shape, pool.out_size, *window_of(pool, (0, 0)))
         else:
@@ -288,9 +327,16 @@ def first_places(pool: Pool) -> Array:
 register(
     "aten.avg_pool2d.default",
     AVERAGE,
-    shape=average_shape,
+    shape=lambda args: average_shape(args, uneven=False),
     lower=lower_average,
     reference=run_average,
+)
+register(
+    "webpte.avg_pool2d.default",
+    "self: tensor, kernel_size: ints, stride: ints, padding: ints -> tensor",
+    shape=lambda args: average_shape(args, uneven=True),
+    lower=lower_uneven,
+    reference=run_uneven,
 )
 register(
     "webpte.argmax_pool2d.default",

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.pool.pool_cases import AVERAGE, average, digits, maximum, with_indices
+from support.cases.pool.pool_cases import (
+    AVERAGE,
+    UNEVEN,
+    average,
+    digits,
+    maximum,
+    uneven,
+    with_indices,
+)
 from support.cases.row_cases import RowCase, normal
 from support.graphs.graphs import make_planner, read_graph, wait
 from webpte.engine.ops.core.records import Dispatch
@@ -68,6 +76,23 @@ def test_wrong_arguments(args: tuple[Any, ...], message: str) -> None:
     with pytest.raises(GraphError, match=message) as raised:
         dispatches(case)
     assert AVERAGE in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (([2, 2], [1, 1], [1, 1]), "is not"),
+        (([2, 2], [1, 1], [0, 0, -1, 0]), "is not"),
+        (([2, 3], [1, 1], [0, 0, 2, 0]), "in the padding"),
+        (([7, 3], [1, 1], [0, 0, 1, 0]), "does not fit"),
+        (([2, 2], [], [0, 0, 1, 0]), "stride"),
+    ],
+)
+def test_wrong_paddings_of_four_sides(args: tuple[Any, ...], message: str) -> None:
+    case = replace(uneven(normal((1, 2, 5, 5)), *args), expect=lambda *a: np.zeros((1, 2, 2, 2)))
+    with pytest.raises(GraphError, match=message) as raised:
+        dispatches(case)
+    assert UNEVEN in str(raised.value)
 
 
 def test_wrong_tensors() -> None:
