@@ -367,6 +367,9 @@ def lower_qkv(
         first = replace(gemms[0], stored=stored)
         if gemv is None or not takes_row(row, first, part.target, 10):
             return None
+        gains = (row.gain, norm.gain if norm else None)
+        if not all(part.is_constant(gain) for gain in gains if gain is not None):
+            return None  # the kernel binds them as uniforms
         norm = with_row(norm, row, x)
     columns = gemv.columns if gemv else skinny.columns
     shapes, begin, place = list[int](), 0, 0
