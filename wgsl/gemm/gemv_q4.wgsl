@@ -8,7 +8,7 @@
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
-// use lib/gemm/gemv_row.wgsl
+// use lib/gemm/gemv_row_${ROW}.wgsl
 
 struct Params {
     gemm: Gemm,
@@ -17,7 +17,7 @@ struct Params {
     group: u32,
     scale_stride: u32,
     eps: f32,
-    min_scale: f32, // ignored
+    min_scale: f32, // of a row that is rounded
     a: f32, // of the formula
     b: f32,
     c: f32,

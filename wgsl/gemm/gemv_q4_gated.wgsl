@@ -6,7 +6,7 @@
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
-// use lib/gemm/gemv_row.wgsl
+// use lib/gemm/gemv_row_${ROW}.wgsl
 // use lib/gemm/gemv_gated.wgsl
 
 struct Params {
@@ -16,6 +16,7 @@ struct Params {
     group: u32,
     scale_stride: u32, // the same for both
     eps: f32,
+    min_scale: f32, // of a row that is rounded
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;

@@ -2,11 +2,13 @@
 // at its place in `params.matrices`. See lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
+// use lib/quotient.wgsl
+// use lib/nan.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
-// use lib/gemm/gemv_row.wgsl
+// use lib/gemm/gemv_row_${ROW}.wgsl
 // use lib/gemm/gemv_qkv.wgsl
 
 struct Params {
@@ -19,6 +21,7 @@ struct Params {
     // where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
+    min_scale: f32, // of a row that is rounded
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, SubPlan, Transfer
+from webpte.engine.gpu.device import (
+    BufferUse,
+    GpuCopy,
+    PipelineSpec,
+    PlanCommands,
+    PlanRun,
+    SubPlan,
+    Transfer,
+)
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.gpu.simulated.emulation import RecordedBuffer
 from webpte.errors import ConstantError, DeviceError, InputError
@@ -39,16 +47,16 @@ def recording(
 
 
 class NotZeroed(SimulatedDevice):
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        made = await super().create_buffers(sizes, uniform)
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        made = await super().create_buffers(sizes, use)
         for number in made:
             self.memory[number].write(b"\1" * self.memory[number].size)
         return made
 
 
 class HalfAllocated(SimulatedDevice):
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        return [(await super(HalfAllocated, self).create_buffers([n], uniform))[0] for n in sizes]
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        return [(await super(HalfAllocated, self).create_buffers([n], use))[0] for n in sizes]
 
 
 class Undestroyed(SimulatedDevice):
@@ -165,11 +173,11 @@ class _AlteredParts(SimulatedDevice):
 
 
 class UniformsApart(SimulatedDevice):
-    """A device whose storage buffers are no uniforms."""
+    """A device whose constants are no uniforms."""
 
     async def create_plan(self, commands: PlanCommands) -> int:
         for dispatch in commands.dispatches:
-            if not self.memory[dispatch.resources[-1].buffer].uniform:
+            if self.memory[dispatch.resources[-1].buffer].use != "uniform":
                 raise DeviceError("a buffer was created for another usage")
         return await super().create_plan(commands)
 
@@ -335,8 +343,8 @@ class LateLoss(SimulatedDevice):
 class Hoarding(SimulatedDevice):
     """A device that still creates buffers for a cancelled caller, and never destroys them."""
 
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        return await asyncio.shield(super().create_buffers(sizes, uniform))
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        return await asyncio.shield(super().create_buffers(sizes, use))
 
 
 class Poisoned(SimulatedDevice):
@@ -374,7 +382,7 @@ BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("kernels_to_be_compiled_are_told_of_before_the_first_is", Silent),
     ("a_run_uploads_dispatches_and_reads_back", OneUpload),
     ("dispatches_run_in_order", Backwards),
-    ("storage_buffers_of_64_kilobytes_bind_as_uniforms", UniformsApart),
+    ("constants_of_64_kilobytes_bind_as_uniforms", UniformsApart),
     ("a_run_clears_and_copies_around_its_kernels", Uncleared),
     ("a_run_clears_and_copies_around_its_kernels", Uncopied),
     ("a_run_clears_and_copies_around_its_kernels", UncopiedAfter),

@@ -14,6 +14,7 @@ import numpy as np
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.gpu.device import (
+    BufferUse,
     Device,
     DispatchCommand,
     Origin,
@@ -141,10 +142,11 @@ class Bench:
     async def create(
         cls, device: Device, buffers: int, elements: int = 4, counts: int | None = None
     ) -> Bench:
-        """Create buffers and pipelines; `counts`: the bytes of a storage buffer for the count."""
+        """Create buffers and pipelines; `counts`: the bytes of a constant for the count."""
         bench = cls(device, elements)
+        use: BufferUse = "uniform" if counts is None else "constant"
         bench.buffers = await device.create_buffers([bench.nbytes] * buffers)
-        (bench._count,) = await device.create_buffers([counts or 256], uniform=counts is None)
+        (bench._count,) = await device.create_buffers([counts or 256], use)
         device.write(bench._count, 0, np.array([elements, 0, 0, 0], np.uint32))
         names = ("neg", "relu")
         made = await device.create_pipelines([spec_of(name) for name in names])

@@ -119,7 +119,7 @@ async def dispatches_run_in_order(subject: Subject) -> None:
 
 
 @CHECKS.add
-async def storage_buffers_of_64_kilobytes_bind_as_uniforms(subject: Subject) -> None:
+async def constants_of_64_kilobytes_bind_as_uniforms(subject: Subject) -> None:
     for nbytes in (256, UNIFORM_BYTES):
         bench = await Bench.create(subject.device, 2, counts=nbytes)
         plan = await bench.plan(("neg", 0, 1), upload=[0], back=[1])

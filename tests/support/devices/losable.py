@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from webpte import errors, loading, program
-from webpte.engine.gpu.device import PlanRun, Transfer
+from webpte.engine.gpu.device import BufferUse, PlanRun, Transfer
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 
@@ -20,9 +20,9 @@ class Losable(SimulatedDevice):
     async def measure_waiting(self) -> None:
         self.measured += 1
 
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
         self._check()
-        return await super().create_buffers(sizes, uniform)
+        return await super().create_buffers(sizes, use)
 
     async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
         self._check()

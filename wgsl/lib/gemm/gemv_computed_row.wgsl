@@ -2,6 +2,8 @@
 // it, for calls that read it later. Goes with lib/gemm/gemv_q4.wgsl; the kernel declares `x`, `residual`, `row` and
 // `row_gain` (arrays of quads) and `params.row_eps`, and sets `writes_row`.
 
+// use lib/gemm/gemv_floats.wgsl
+
 var<private> writes_row: bool; // whether this workgroup does
 var<private> row_scale: f32;
 

@@ -8,9 +8,9 @@
 // max, at least `params.min_scale`; `find_row_qparams` finds them, by all invocations of a workgroup. Goes with
 // lib/quotient.wgsl and lib/nan.wgsl.
 
-override NORMED: bool = false;
+// use lib/gemm/row_qparams.wgsl
+
 override DYNAMIC_INT8: bool = false;
-override INVERSE_FIRST: bool = false; // scale and zero point as in choose_qparams_qd8; min_scale is 0
 
 const SQUARED = ${SQUARED}; // NORMED && !DYNAMIC_INT8: the slices also add up squares of x
 const SQUARES = select(1u, THREADS * ROWS, SQUARED);
@@ -38,40 +38,6 @@ fn row_stats(row: u32, thread: u32) -> vec4<f32> {
     return seen;
 }
 
-// Rounds a product, so that it is not fused with a sum: the compiler does not know that min_scale is 0.
-fn alone(product: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(product) | bitcast<u32>(params.min_scale));
-}
-
-// The scale and zero point of a row that reaches from `lowest` to `highest`.
-fn qparams_by_inverse(lowest: f32, highest: f32) -> vec2<f32> {
-    let inverse = select(exact_quotient_f32(255.0, highest - lowest), 1.0, highest == lowest);
-    let first = alone(lowest * inverse);
-    let last = alone(highest * inverse);
-    let below = (-128.0 + first) + (127.0 + last) > 0.0;
-    let zero = round(select(127.0 - last, -128.0 - first, below));
-    return vec2<f32>(exact_quotient_f32(1.0, inverse), clamp(zero, -128.0, 127.0));
-}
-
-fn qparams_of(seen: vec4<f32>) -> vec4<f32> {
-    var rms = 1.0;
-    if (NORMED) {
-        rms = inverseSqrt(seen.x / f32(params.gemm.k) + params.eps);
-    }
-    let lowest = seen.y * rms;
-    var scale = max(exact_quotient_f32(seen.z * rms - lowest, 255.0), params.min_scale);
-    if (is_nan_f32(seen.x)) { // min and max may drop a NaN
-        scale = seen.x;
-    }
-    var zero = clamp(-128.0 - round(exact_quotient_f32(lowest, scale)), -128.0, 127.0);
-    if (INVERSE_FIRST) {
-        let chosen = qparams_by_inverse(lowest, seen.z * rms);
-        scale = select(chosen.x, seen.x, is_nan_f32(seen.x));
-        zero = chosen.y;
-    }
-    return vec4<f32>(scale, exact_quotient_f32(1.0, scale), zero, rms);
-}
-
 fn find_row_qparams(thread: u32, row: u32) {
     if (!DYNAMIC_INT8) {
         return;
@@ -95,11 +61,6 @@ fn find_row_qparams(thread: u32, row: u32) {
         row_qparams[thread] = qparams_of(slice_sums[thread * THREADS]);
     }
     workgroupBarrier();
-}
-
-fn fake_quantized(values: vec4<f32>, qparams: vec4<f32>) -> vec4<f32> {
-    let code = clamp(round(values * qparams.y) + qparams.z, vec4<f32>(-128.0), vec4<f32>(127.0));
-    return (code - qparams.z) * qparams.x;
 }
 
 // Four values of x after the prologue.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -25,8 +25,12 @@ from webpte.engine.shapes import Dims
 # Uniform blocks and live scalars start at multiples of this: WebGPU's largest requirement.
 UNIFORM_ALIGNMENT = 256
 
-# The most bytes of a uniform binding. Storage buffers of up to this size can be bound as uniforms.
+# The most bytes of a uniform binding. Constants of up to this size can be bound as uniforms, but no
+# buffers that kernels write to: with both usages each barrier between two kernels waits for more,
+# and a decode step takes 3 % longer (measured).
 UNIFORM_BYTES = 64 * 1024
+
+BufferUse = Literal["storage", "uniform", "constant"]
 
 
 @dataclass(frozen=True)
@@ -203,8 +207,12 @@ class Device(Protocol):
     async def measure_waiting(self) -> None:
         """Measure, once, the fastest way to wait for results; the host must be idle meanwhile."""
 
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        """Create zeroed buffers: either all of them, or an OutOfMemoryError and no buffer."""
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        """Create zeroed buffers: either all of them, or an OutOfMemoryError and no buffer.
+
+        "storage" is for kernels that read and write, "uniform" for blocks of numbers; "constant" is
+        storage that kernels may bind as uniforms, up to UNIFORM_BYTES.
+        """
         ...
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None: ...

@@ -108,7 +108,7 @@ class ParamsArena:
         for page in self._pages.values():
             if page.end + room <= PAGE_BYTES:
                 return page
-        (buffer,) = await self._device.create_buffers([PAGE_BYTES], uniform=True)
+        (buffer,) = await self._device.create_buffers([PAGE_BYTES], use="uniform")
         page = self._pages[buffer] = _Page(buffer)
         return page
 

@@ -197,7 +197,7 @@ async def _execute(device: Device, running: Sequence[tuple[SelfTestKernel, int]]
     plan = None
     try:
         buffers = await device.create_buffers(sizes)
-        (uniform,) = await device.create_buffers([UNIFORM_ALIGNMENT], uniform=True)
+        (uniform,) = await device.create_buffers([UNIFORM_ALIGNMENT], use="uniform")
         buffers.append(uniform)
         commands, payload = _commands(running, buffers)
         plan = await device.create_plan(commands)

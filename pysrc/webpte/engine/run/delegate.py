@@ -72,8 +72,9 @@ class GpuDelegate:
         self.symint_sources = symint_sources(graph, ops)
         self._on_host = {source.input for source in self.symint_sources}
         shared = shareable(graph, self._transfers, storage)
+        stored = {storage.slot_of[transfer.target.id] for transfer in self._transfers}
         self.memory = DelegateMemory(
-            *(device, storage, self.symints, shared, constants, borrowed),
+            *(device, storage, self.symints, stored, shared, constants, borrowed),
             most_bytes=self.info.binding_bytes,
         )
         self.factory = PlanFactory(

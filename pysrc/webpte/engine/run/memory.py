@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from webpte.engine.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
+from webpte.engine.gpu.device import UNIFORM_ALIGNMENT, BufferUse, Device, Resource
 from webpte.engine.gpu.params_arena import ParamsArena
 from webpte.engine.ops.core.records import Binding, IndexFlag, Scratch, SymIntUniform
-from webpte.engine.plan.memory_plan import MemoryPlan, aligned
+from webpte.engine.plan.memory_plan import MemoryPlan, Slot, aligned
 from webpte.engine.run.shared_weights import ConstantKey, ConstantStore
 
 SYMINT_BYTES = 16
@@ -21,8 +21,9 @@ ScratchKey = tuple[str, int]
 class DelegateMemory:
     """The buffers of a delegate: slots, live scalars, params and scratch. `free` frees them all.
 
-    `shared` are the slots whose contents are or will be in `constants`. `borrowed` maps tensors to
-    buffers of other owners. No buffer is larger than `most_bytes`.
+    `stored` are the slots of constants, `shared` the slots of those that are or will be in
+    `constants`. `borrowed` maps tensors to buffers of other owners. No buffer is larger than
+    `most_bytes`.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class DelegateMemory:
         device: Device,
         storage: MemoryPlan,
         symints: Sequence[int],
+        stored: Collection[int],
         shared: Mapping[int, ConstantKey],
         constants: ConstantStore,
         borrowed: Mapping[int, int] | None = None,
@@ -40,6 +42,7 @@ class DelegateMemory:
         self._borrowed = borrowed or {}
         self._shared = dict(shared)
         self._constants = constants
+        self._stored = stored
         # shared buffers, by key; some were made by other delegates
         self._held: dict[ConstantKey, int] = {}
         self._fresh: set[int] = set()
@@ -63,14 +66,21 @@ class DelegateMemory:
             if buffer is not None:
                 slots[index] = self._held[key] = buffer
         missing = [slot for slot in self._storage.slots if slot.index not in slots]
-        made = await self.create([slot.nbytes for slot in missing])
-        for slot, buffer in zip(missing, made, strict=True):
-            slots[slot.index] = buffer
+        for use, chosen in self._by_use(missing).items():
+            made = await self.create([slot.nbytes for slot in chosen], use)
+            for slot, buffer in zip(chosen, made, strict=True):
+                slots[slot.index] = buffer
         self._fresh = {slot.index for slot in missing}
         self._slots = [slots[slot.index] for slot in self._storage.slots]
         if self._symint_index:
             nbytes = len(self._symint_index) * UNIFORM_ALIGNMENT
-            (self.symint_buffer,) = await self.create([nbytes], uniform=True)
+            (self.symint_buffer,) = await self.create([nbytes], use="uniform")
+
+    def _by_use(self, slots: Sequence[Slot]) -> dict[BufferUse, list[Slot]]:
+        """Return the slots of constants, and the others."""
+        constants = [slot for slot in slots if slot.index in self._stored]
+        others = [slot for slot in slots if slot.index not in self._stored]
+        return {"constant": constants, "storage": others}
 
     def share_constants(self) -> None:
         """Offer the constants, which are all uploaded, to other delegates."""
@@ -80,9 +90,9 @@ class DelegateMemory:
                 self._held[key] = buffer
                 del self._buffers[buffer]
 
-    async def create(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+    async def create(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
         """Create buffers of this delegate; `free` destroys them."""
-        made = await self._device.create_buffers(sizes, uniform) if sizes else []
+        made = await self._device.create_buffers(sizes, use) if sizes else []
         self._buffers |= dict(zip(made, sizes, strict=True))
         return made
 

@@ -83,7 +83,9 @@ class LoraCopies:
     async def upload(self, slots: LoraSlots, weights: LoraWeights) -> None:
         """Create and fill the buffers; free all of them if that fails."""
         filled = [(slot, array) for slot, array in slots.filled(weights) if array is not None]
-        made = await self._device.create_buffers([stored_bytes(slot) for slot, _ in filled])
+        made = await self._device.create_buffers(
+            [stored_bytes(slot) for slot, _ in filled], use="constant"
+        )
         self.buffers = dict(zip((slot for slot, _ in filled), made, strict=True))
         self.lifetime.hold(self.free)
         try:

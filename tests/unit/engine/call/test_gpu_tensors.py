@@ -18,7 +18,7 @@ from support.write.pte_writer import MethodWriter, write_pte
 from webpte import GpuTensor, errors
 from webpte.engine.call.gpu_tensor import DeviceTensor, allocated_bytes
 from webpte.engine.dtypes import DTYPES
-from webpte.engine.gpu.device import GpuCopy
+from webpte.engine.gpu.device import BufferUse, GpuCopy
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 
@@ -144,9 +144,9 @@ def test_closing_while_memory_is_allocated_leaves_no_tensor(kept: bool) -> None:
         program = await load(chain(1) if kept else kernel_method(), device=device)
         original = device.create_buffers
 
-        async def closing(sizes: Any, uniform: bool = False) -> list[int]:
+        async def closing(sizes: Any, use: BufferUse = "storage") -> list[int]:
             program.close()
-            return await original(sizes, uniform)
+            return await original(sizes, use)
 
         device.create_buffers = closing  # type: ignore[method-assign]
         with pytest.raises(errors.WebpteError, match="was closed while"):

@@ -129,6 +129,9 @@ def test_storage_is_not_uniform_and_one_buffer_is_not_written_twice() -> None:
         wrong = _bound(0, buffer=uniform.buffer)(commands)
         with pytest.raises(DeviceError, match="was created for another usage"):
             await device.create_plan(wrong)
+        (storage,) = await device.create_buffers([256])
+        with pytest.raises(DeviceError, match="was created for another usage"):
+            await device.create_plan(_bound(-1, buffer=storage)(commands))
         spec = PipelineSpec("two", "", ("write", "write"), ())
         (pipeline,) = await device.create_pipelines([spec])
         (buffer,) = await device.create_buffers([16])
@@ -143,7 +146,7 @@ def test_storage_is_not_uniform_and_one_buffer_is_not_written_twice() -> None:
 def test_uniform_blocks_have_a_size_limit() -> None:
     async def run() -> None:
         device, commands = await made_plan()
-        (buffer,) = await device.create_buffers([128 * 1024], uniform=True)
+        (buffer,) = await device.create_buffers([128 * 1024], use="uniform")
         with pytest.raises(DeviceError, match="65792 bytes are over 65536"):
             await device.create_plan(_bound(-1, buffer=buffer, nbytes=65792)(commands))
 

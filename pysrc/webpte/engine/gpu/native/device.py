@@ -20,6 +20,7 @@ from webpte.engine.files.download import Progress
 from webpte.engine.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.engine.gpu.device import (
     UNIFORM_BYTES,
+    BufferUse,
     DispatchCommand,
     GpuCopy,
     PipelineSpec,
@@ -55,11 +56,12 @@ CHUNK_BYTES = 8 << 20  # constants are uploaded in chunks, with a turn of the lo
 IN_FLIGHT_BYTES = 64 << 20  # Dawn holds a copy of all bytes that the GPU has not received yet
 
 
-def usages_of(nbytes: int, uniform: bool) -> tuple[str, ...]:
-    """Return the usages of a buffer: uniform buffers have no other, small buffers have both."""
-    if uniform:
+def usages_of(nbytes: int, use: BufferUse) -> tuple[str, ...]:
+    """Return the usages of a buffer: small constants have both."""
+    if use == "uniform":
         return ("Uniform",)
-    return ("Storage", "Uniform") if nbytes <= UNIFORM_BYTES else ("Storage",)
+    both = use == "constant" and nbytes <= UNIFORM_BYTES
+    return ("Storage", "Uniform") if both else ("Storage",)
 
 
 class NativeDevice:
@@ -131,12 +133,12 @@ class NativeDevice:
     async def measure_waiting(self) -> None:
         """Do nothing: there is only one way to wait for results."""
 
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        check_sizes(self.info, sizes, uniform)
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        check_sizes(self.info, sizes, use == "uniform")
         doing = f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"
         with self._device.scoped(doing):
             made = [
-                make_buffer(self._device, n, *usages_of(n, uniform), "CopyDst", "CopySrc")
+                make_buffer(self._device, n, *usages_of(n, use), "CopyDst", "CopySrc")
                 for n in sizes
             ]
         numbered = {next(self._ids): buffer for buffer in made}

@@ -17,6 +17,7 @@ import numpy as np
 from webpte.engine.files.download import Progress
 from webpte.engine.gpu.convert import to_stored_bytes
 from webpte.engine.gpu.device import (
+    BufferUse,
     GpuCopy,
     PipelineSpec,
     PlanCommands,
@@ -180,14 +181,14 @@ class SimulatedDevice:
     async def measure_waiting(self) -> None:
         """Do nothing: there is only one way to wait for results."""
 
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        failure = self._begin("create_buffers", (tuple(sizes), uniform))
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        failure = self._begin("create_buffers", (tuple(sizes), use))
         for size in sizes:
             check_words(size, "a buffer")
         total = sum(self.buffers.values()) + sum(sizes)
         if self._memory_limit is not None and total > self._memory_limit:
             raise OutOfMemoryError(f"{total} bytes are over the limit of {self._memory_limit}")
-        made = {self._new_id(): RecordedBuffer(size, uniform=uniform) for size in sizes}
+        made = {self._new_id(): RecordedBuffer(size, use=use) for size in sizes}
         self.memory |= made
         self.buffers |= {number: buffer.size for number, buffer in made.items()}
         try:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from webpte.engine.dtypes import DType
-from webpte.engine.gpu.device import Origin, Resource
+from webpte.engine.gpu.device import BufferUse, Origin, Resource
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.plan.reference import CheckedCalls, run_reference
@@ -29,13 +29,13 @@ HUGE_BYTES = 64 << 20
 class RecordedBuffer:
     """A stand-in for a `GPUBuffer`: zeros, without memory before the first write.
 
-    `copyable` is the usage COPY_SRC; `uniform` is UNIFORM without STORAGE.
+    `copyable` is the usage COPY_SRC.
     """
 
-    def __init__(self, size: int, copyable: bool = True, uniform: bool = False) -> None:
+    def __init__(self, size: int, copyable: bool = True, use: BufferUse = "storage") -> None:
         self.size = size
         self.copyable = copyable
-        self.uniform = uniform
+        self.use = use
         self.destroyed = False
         self._kept: np.ndarray | None = None
 

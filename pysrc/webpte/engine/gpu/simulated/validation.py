@@ -93,8 +93,8 @@ def _check_binding(memory: Memory, label: str, use: str, resource: Resource) -> 
     check_range(buffer, resource.offset, resource.nbytes, what)
     if resource.nbytes == 0 or resource.offset % UNIFORM_ALIGNMENT:
         raise DeviceError(f"{what}: {resource.nbytes} bytes at {resource.offset}")
-    small = buffer.size <= UNIFORM_BYTES
-    if not (buffer.uniform or small if use == "uniform" else not buffer.uniform):
+    both = buffer.use == "constant" and buffer.size <= UNIFORM_BYTES
+    if not (both or (buffer.use == "uniform") == (use == "uniform")):
         raise DeviceError(f"{what}: buffer {resource.buffer} was created for another usage")
     if use == "uniform" and resource.nbytes > UNIFORM_BYTES:
         raise DeviceError(f"{what}: {resource.nbytes} bytes are over {UNIFORM_BYTES}")

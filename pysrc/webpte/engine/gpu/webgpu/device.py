@@ -24,6 +24,7 @@ from webpte.engine.files.download import Progress
 from webpte.engine.files.source import BytesSource, ColumnSource, ConvertedSource
 from webpte.engine.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.engine.gpu.device import (
+    BufferUse,
     GpuCopy,
     PipelineSpec,
     PlanCommands,
@@ -147,11 +148,11 @@ class WebGPUDevice:
         chosen = json.loads(self._waiter.describe())
         self.info = replace(self.info, waiting=chosen["way"], waiting_ms=chosen["ms"])
 
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        check_sizes(self.info, sizes, uniform)
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        check_sizes(self.info, sizes, use == "uniform")
         self.interop_calls += 1
         with translated(f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"):
-            promise = self._engine.createBuffers(json.dumps(list(sizes)), uniform)
+            promise = self._engine.createBuffers(json.dumps(list(sizes)), use)
             made: list[int] = json.loads(await shield_or_undo(promise, self._engine.destroyBuffers))
         return made
 

@@ -14,7 +14,7 @@
     const modules = new Map();
     const layouts = new Map();
     const plans = new Map();
-    const UNIFORM_BYTES = 65536; // storage buffers of up to this size can be bound as uniforms, too
+    const UNIFORM_BYTES = 65536; // constants of up to this size can be bound as uniforms, too
     const anyRead = { closed: true }; // stands for the plan when `collect` completes a `read`
     let nextId = 1;
     let lost = null;
@@ -222,11 +222,11 @@
     }
 
     return {
-        createBuffers(sizes, uniform) {
+        createBuffers(sizes, use) {
             const copied = GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
             const usageOf = (size) => copied
-                | (uniform ? 0 : GPUBufferUsage.STORAGE)
-                | (uniform || size <= UNIFORM_BYTES ? GPUBufferUsage.UNIFORM : 0);
+                | (use === "uniform" ? 0 : GPUBufferUsage.STORAGE)
+                | (use === "uniform" || (use === "constant" && size <= UNIFORM_BYTES) ? GPUBufferUsage.UNIFORM : 0);
             const made = [];
             const work = () => {
                 for (const size of JSON.parse(sizes)) made.push(device.createBuffer({ size, usage: usageOf(size) }));

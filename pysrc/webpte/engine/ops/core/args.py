@@ -145,6 +145,12 @@ class Args:
             return None
         raise self._wrong(parameter, value_id)
 
+    def is_constant(self, tensor: TensorArg) -> bool:
+        """Return whether a tensor is a constant of the file, which no call of the program gives."""
+        return self._graph.tensor(tensor.id).constant is not None and (
+            tensor.id not in self._graph.inputs
+        )
+
     def tensor(self, name: str) -> TensorArg:
         tensor = self.optional_tensor(name)
         if tensor is None:

@@ -17,7 +17,7 @@ from webpte.engine.ops.core.fused_call import FusedStep, Part, is_view, lower_pa
 from webpte.engine.ops.core.records import Dispatch
 from webpte.engine.ops.core.target import Target
 from webpte.engine.ops.gemm.lib.gemm import Gemm, GemmKernel
-from webpte.engine.ops.gemm.lib.prologue import Prologue
+from webpte.engine.ops.gemm.lib.prologue import Prologue, quantizes_x
 from webpte.engine.ops.norm.fused_norm import (
     RMS_NORM,
     NormedSum,
@@ -44,8 +44,12 @@ def leading_row(args: Args, parts: Sequence[Part]) -> int:
     return 0
 
 
-def takes_row(row: NormedSum, gemm: Gemm, target: Target, storage_buffers: int) -> bool:
+def takes_row(
+    row: NormedSum, gemm: Gemm, norm: Prologue | None, target: Target, storage_buffers: int
+) -> bool:
     """Return whether a GEMV can compute this row: a single row of floats that is not too long."""
+    if quantizes_x(norm):
+        return False
     tensors = (row.x, row.gain, row.residual, row.out)
     floats = all(tensor.dtype.wgsl == "f32" for tensor in tensors) and gemm.stored == "f32"
     whole = row.out.numel == row.gain.numel == gemm.k and gemm.k <= MOST_INNER

@@ -137,8 +137,8 @@ def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> lis
     params = weights.params + pack_prologue(norm) + pack("3f", *formula.first_scalars(3))
     after = (("RESIDUAL", epilogue.residual is not None),)
     ids = (gemm.addend_id, formula.residual_id, out.id)
-    if is_gemv(gemm, [weights]) and not quantizes_x(norm):
-        gemv = choose_gemv_config(weights, 1, args.target)
+    if is_gemv(gemm, [weights], norm, args.target):
+        gemv = choose_gemv_config(weights, 1, args.target, norm)
         types = (*gemv.types(weights, 1), *formula.types)
         kernel = gemv_kernel("gemv_q4", x, [weights], norm, types)
         kernel = replace(kernel, params=params, overrides=(*kernel.overrides, *after))

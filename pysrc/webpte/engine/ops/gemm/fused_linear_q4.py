@@ -47,12 +47,11 @@ from webpte.engine.ops.gemm.lib.packed_weights import PackedWeights
 from webpte.engine.ops.gemm.lib.prologue import (
     NORMED_THREADS,
     Prologue,
-    gain_of,
+    gemv_overrides,
     is_centered,
     pack_prologue,
     prologue_overrides,
     prologue_types,
-    quantizes_x,
 )
 from webpte.engine.ops.gemm.linear_q4 import (
     LINEARS,
@@ -250,8 +249,7 @@ def gemv_kernel(
     name: str, x: TensorArg, weights: list[PackedWeights], norm: Prologue | None, types: Types
 ) -> GemmKernel:
     """Return a GEMV kernel that reads x once for several weights."""
-    normed = (("NORMED", gain_of(norm) is not None), ("CENTERED", is_centered(norm)))
-    kernel = normed_kernel(name, x, weights, norm, types, normed)
+    kernel = normed_kernel(name, x, weights, norm, types, gemv_overrides(norm))
     return row_kernel(kernel, norm) if norm and norm.row else kernel
 
 
@@ -320,11 +318,11 @@ def gated_dispatches(
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
     gemm, norm = replace(gemm, stored=stored), with_row(norm, row, x)
     params = weights[0].params + pack_prologue(norm)
-    gemv_fits = is_gemv(gemm, weights) and not quantizes_x(norm)
-    if row is not None and not (gemv_fits and takes_row(row, gemm, args.target, 10)):
+    gemv_fits = is_gemv(gemm, weights, norm, args.target)
+    if row is not None and not (gemv_fits and takes_row(row, gemm, norm, args.target, 10)):
         return None
     if gemv_fits:
-        gemv = choose_gemv_config(weights[0], 2, args.target)
+        gemv = choose_gemv_config(weights[0], 2, args.target, norm)
         types = (*gemv.types(weights[0], 2), ("GATE", gate_formula(parts)))
         kernel = gemv_kernel("gemv_q4_gated", x, weights, norm, types)
         return [gemv_dispatch(replace(kernel, params=params), gemm, (out.id,), gemv)]
@@ -359,14 +357,17 @@ def lower_qkv(
         return None
     stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
     skinny, gemv = multi_config(weights[0], gemms[0], part.target, twice=True), None
-    if all(is_gemv(gemm, weights) for gemm in gemms) and not quantizes_x(norm):
-        gemv = choose_gemv_config(weights[0], 1, part.target)
+    if all(is_gemv(gemm, weights, norm, part.target) for gemm in gemms):
+        gemv = choose_gemv_config(weights[0], 1, part.target, norm)
     if gemv is None and is_centered(norm):
         return None
     if row is not None:
         first = replace(gemms[0], stored=stored)
-        if gemv is None or not takes_row(row, first, part.target, 10):
+        if gemv is None or not takes_row(row, first, norm, part.target, 10):
             return None
+        gains = (row.gain, norm.gain if norm else None)
+        if not all(part.is_constant(gain) for gain in gains if gain is not None):
+            return None  # the kernel binds them as uniforms
         norm = with_row(norm, row, x)
     columns = gemv.columns if gemv else skinny.columns
     shapes, begin, place = list[int](), 0, 0

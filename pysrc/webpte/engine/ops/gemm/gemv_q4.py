@@ -1,20 +1,23 @@
 """GEMV with quantized weights (a single row of x): the GEMMs that its kernels take, and configs.
 
 The counterpart of wgsl/lib/gemm/gemv_q4.wgsl. Its kernels take wide weights whose rows are whole
-units and a multiple of four in number; the skinny kernels take the rest.
+units and a multiple of four in number; the skinny kernels take the rest. A row that is rounded to
+int8 is multiplied in integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, fold_grid
 from webpte.engine.ops.core.target import Target
 from webpte.engine.ops.gemm.lib.gemm import Gemm, GemmKernel, Types
-from webpte.engine.ops.gemm.lib.packed_weights import BYTES, PackedWeights
+from webpte.engine.ops.gemm.lib.packed_weights import BYTES, LOW_FIRST, PackedWeights
+from webpte.engine.ops.gemm.lib.prologue import Prologue, quantizes_x
 
-PARTIALS, SCALAR_PARTIALS, QUAD_BYTES = 8, 32, 16  # also in the shader
+PARTIALS, SCALAR_PARTIALS, QUAD_BYTES = 8, 32, 16  # also in the shaders
+CODE_BYTES = 32  # of x for a unit, in wgsl/lib/gemm/gemv_row_int8.wgsl
 MOST_STAGED_BYTES = 8192
 # Weights with this many rows keep a GPU of 132 cores busy without many slices along k.
 MANY_ROWS = 32768
@@ -22,10 +25,14 @@ MANY_ROWS = 32768
 
 @dataclass(frozen=True)
 class GemvConfig:
-    """The constants of a workgroup: `slices` invocations along k share four columns."""
+    """The constants of a workgroup: `slices` invocations along k share four columns.
+
+    `rounded`: x is rounded to int8.
+    """
 
     threads: int
     slices: int
+    rounded: bool = False
 
     @property
     def label(self) -> str:
@@ -44,18 +51,22 @@ class GemvConfig:
     def shared_bytes(self, weights: PackedWeights, matrices: int) -> int:
         """Return the bytes of shared memory that the kernel declares."""
         sums = matrices * (self.threads + self.columns // 4 * PARTIALS)
+        if self.rounded:
+            stats = self.threads + SCALAR_PARTIALS
+            return (sums + stats) * QUAD_BYTES + weights.steps * CODE_BYTES
         staged = self.chunk(weights) * self.slices * quads_per_unit(weights)
         return (staged + sums) * QUAD_BYTES + (self.threads + SCALAR_PARTIALS) * 4
 
     def types(self, weights: PackedWeights, matrices: int) -> Types:
-        """Return the text constants of wgsl/lib/gemm/gemv_q4.wgsl."""
+        """Return the text constants of wgsl/lib/gemm/gemv_q4.wgsl and of what x is."""
         return (
-            ("CHUNK", str(self.chunk(weights))),
+            *(() if self.rounded else (("CHUNK", str(self.chunk(weights))),)),
             ("MATRICES", str(matrices)),
+            ("ROW", "int8" if self.rounded else "floats"),
             ("SLICES", str(self.slices)),
             ("THREADS", str(self.threads)),
             ("UNITS", str(weights.steps)),
-            ("X_QUADS", str(quads_per_unit(weights))),
+            *(() if self.rounded else (("X_QUADS", str(quads_per_unit(weights))),)),
         )
 
 
@@ -64,23 +75,39 @@ def quads_per_unit(weights: PackedWeights) -> int:
     return 4 if weights.format == BYTES else 8
 
 
-def is_gemv(gemm: Gemm, weights: Sequence[PackedWeights]) -> bool:
-    """Return whether the GEMV kernels take a GEMM."""
+def is_gemv(
+    gemm: Gemm, weights: Sequence[PackedWeights], norm: Prologue | None, target: Target
+) -> bool:
+    """Return whether the GEMV kernels take a GEMM, and its prologue."""
     whole = all(w.in_quads and w.inner == w.steps * quads_per_unit(w) * 4 for w in weights)
-    return gemm.m == 1 and gemm.batches == 1 and gemm.n > 0 and gemm.k > 0 and whole
+    fits = gemm.m == 1 and gemm.batches == 1 and gemm.n > 0 and gemm.k > 0 and whole
+    if norm is None or not quantizes_x(norm):
+        return fits
+    shared = max(replace(SMALLEST, rounded=True).shared_bytes(w, MOST_MATRICES) for w in weights)
+    codes = all(w.format == LOW_FIRST for w in weights) and not norm.centered
+    return fits and codes and shared <= target.shared_bytes
 
 
-GEMV_CONFIGS = tuple(
-    GemvConfig(*sizes) for sizes in ((128, 16), (128, 32), (128, 64), (256, 64), (64, 16))
+SMALLEST, MOST_MATRICES = GemvConfig(64, 16), 2
+GEMV_CONFIGS = (
+    *(GemvConfig(*sizes) for sizes in ((128, 16), (128, 32), (128, 64), (256, 64))),
+    SMALLEST,
 )
 
 
-def choose_gemv_config(weights: PackedWeights, matrices: int, target: Target) -> GemvConfig:
+def choose_gemv_config(
+    weights: PackedWeights, matrices: int, target: Target, norm: Prologue | None = None
+) -> GemvConfig:
     """Return the config measured fastest on this adapter, or the default; never too large."""
-    default = default_gemv_config(weights, matrices, target)
-    fitting = [c for c in GEMV_CONFIGS if c.shared_bytes(weights, matrices) <= target.shared_bytes]
+    rounded = quantizes_x(norm)
+    default = replace(default_gemv_config(weights, matrices, target), rounded=rounded)
+    configs = [replace(config, rounded=rounded) for config in GEMV_CONFIGS]
+    fitting = [c for c in configs if c.shared_bytes(weights, matrices) <= target.shared_bytes]
+    if default not in fitting:
+        default = replace(SMALLEST, rounded=rounded)
     candidates = {config.label: config for config in (default, *fitting)}
     shape_class = f"n{weights.rows} k{weights.inner} format{weights.format} x{matrices}"
+    shape_class += " int8" if rounded else ""
     return target.choice("gemv_q4", shape_class, default.label, candidates)
 
 
@@ -94,9 +121,7 @@ def default_gemv_config(weights: PackedWeights, matrices: int, target: Target) -
         wanted = GemvConfig(256, 64)
     else:
         wanted = GemvConfig(128, 64)
-    if wanted.shared_bytes(weights, matrices) <= target.shared_bytes:
-        return wanted
-    return GemvConfig(64, 16)
+    return wanted if wanted.shared_bytes(weights, matrices) <= target.shared_bytes else SMALLEST
 
 
 def gemv_dispatch(

@@ -51,6 +51,7 @@ from webpte.engine.ops.gemm.lib.prologue import (
     NORMED_THREADS,
     Prologue,
     gain_of,
+    gemv_overrides,
     pack_prologue,
     prologue_overrides,
     prologue_types,
@@ -177,7 +178,7 @@ def lower_linear(
             return matrix_linear(kernel, weights, gemm, out.id, args.target)
         if not suits_batch(gemm, weights, args.target) or rows is not None:
             return tile_dispatches(kernel, gemm, out.id, args.target)
-    if rows is None and not quantizes_x(norm) and is_gemv(gemm, [weights]):
+    if rows is None and is_gemv(gemm, [weights], norm, args.target):
         return [lower_gemv(x, weights, gemm, norm, out.id, args.target)]
     config = skinny_config(weights, gemm, args.target)
     if norm is not None and config.threads > NORMED_THREADS:
@@ -195,8 +196,8 @@ def lower_gemv(
     out: int,
     target: Target,
 ) -> Dispatch:
-    config = choose_gemv_config(weights, 1, target)
-    normed = (("NORMED", gain_of(norm) is not None), ("RESIDUAL", False))
+    config = choose_gemv_config(weights, 1, target, norm)
+    normed = (*gemv_overrides(norm), ("RESIDUAL", False))
     types = (*config.types(weights, 1), ("FORMULA", "x"))
     kernel = normed_kernel("gemv_q4", x, [weights], norm, types, normed)
     kernel = replace(kernel, params=weights.params + pack_prologue(norm) + bytes(12))

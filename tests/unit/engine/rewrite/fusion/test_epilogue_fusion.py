@@ -49,8 +49,7 @@ def test_a_linear_layer_with_its_epilogue_is_one_call(case: EpilogueCase) -> Non
 
 @pytest.mark.parametrize("case", [*EPILOGUES[:8], *EPILOGUES[11:13]], ids=str)
 def test_few_rows_take_one_dispatch(case: EpilogueCase) -> None:
-    one = case.sizes.tokens == 1 and case.kind != "rounded"
-    kernel = "gemv_q4" if one else "linear_q4_skinny_epilogue"
+    kernel = "gemv_q4" if case.sizes.tokens == 1 else "linear_q4_skinny_epilogue"
     assert kernels(with_epilogue(case)[0]) == [kernel]
 
 

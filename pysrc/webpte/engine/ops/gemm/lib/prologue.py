@@ -51,7 +51,7 @@ def is_centered(norm: Prologue | None) -> bool:
 
 
 def pack_prologue(norm: Prologue | None) -> bytes:
-    """Pack the norm's epsilon, the smallest scale (unused by GEMV) and the row's epsilon."""
+    """Pack the norm's epsilon, the smallest scale and the epsilon of a computed row."""
     numbers = (norm.eps if norm else 0, (norm.least if norm else None) or 0)
     return pack("2f", *numbers) + (pack("f", norm.row.eps) if norm and norm.row else b"")
 
@@ -67,9 +67,15 @@ def prologue_types(norm: Prologue | None) -> Types:
 
 def prologue_overrides(norm: Prologue | None) -> Overrides:
     """Return the override constants of wgsl/lib/gemm/prologue.wgsl."""
+    return (*_row_overrides(norm), ("DYNAMIC_INT8", quantizes_x(norm)))
+
+
+def gemv_overrides(norm: Prologue | None) -> Overrides:
+    """Return the override constants of the row of a GEMV, of floats or rounded to int8."""
+    centered = () if quantizes_x(norm) else (("CENTERED", is_centered(norm)),)
+    return (*_row_overrides(norm), *centered)
+
+
+def _row_overrides(norm: Prologue | None) -> Overrides:
     inverse_first = (("INVERSE_FIRST", True),) if norm is not None and norm.inverse_first else ()
-    return (
-        ("NORMED", gain_of(norm) is not None),
-        ("DYNAMIC_INT8", quantizes_x(norm)),
-        *inverse_first,
-    )
+    return (("NORMED", gain_of(norm) is not None), *inverse_first)
