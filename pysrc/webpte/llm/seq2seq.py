@@ -39,6 +39,7 @@ class Seq2Seq:
     An answer ends when the next begins. The decoder's state belongs to the program, as the cache of
     a `Generator` does.
 
+    source       the encoder's input
     max_source   the longest input: positions of the encoder's input
     max_context  the number of tokens of an answer, its start included; None if it is not known
     start        the tokens that every answer starts with, which are not part of it
@@ -49,6 +50,7 @@ class Seq2Seq:
     def __init__(self, program: Program, encoder: str = ENCODER, decoder: str = DECODER) -> None:
         self.program = program
         self._session = session = EncodedSession(program, encoder, decoder)
+        self.source = session.source
         self.max_source: int = session.source.shape[-1]
         self.max_context, self.eos = session.max_context, session.eos
         self.start = tuple(numbers_of(program, "decoder_start_token_id")[:1])

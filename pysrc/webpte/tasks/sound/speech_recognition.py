@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar
 
-from webpte.errors import InputError, SourceError
+from webpte.engine.call.info import TensorInfo
+from webpte.errors import InputError
+from webpte.llm.program_signature import ENCODER
 from webpte.llm.text import Tokenizer
 from webpte.tasks.files import (
     CONFIG,
@@ -26,6 +28,7 @@ from webpte.tasks.sound.speech.phrases import (
     PhraseSettings,
     VoiceStream,
 )
+from webpte.tasks.sound.speech.whisper_settings import settings_of
 from webpte.tasks.sound.voice_activity import RATE as VOICE_RATE
 from webpte.tasks.sound.voice_activity import STEP_DOWN, VoiceActivityDetection
 from webpte.tasks.task import Task, task
@@ -41,14 +44,14 @@ class SpeechRecognition(Task):
     async for heard in task.listen(microphone): ...    # phrases of a live sound
     """
 
-    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR)
-    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG, GENERATION)
+    needed: ClassVar[Sequence[str]] = (TOKENIZER,)
+    wanted: ClassVar[Sequence[str]] = (CONFIG, PREPROCESSOR, TOKENIZER_CONFIG, GENERATION)
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
         assert files.tokenizer is not None  # always there: it is needed
         self.tokenizer: Tokenizer = files.tokenizer
-        self._model = _model_of(files)
+        self._model = _model_of(files, self.tokenizer)
         self._turn = asyncio.Lock()  # a window at a time changes the program's state
 
     @property
@@ -198,12 +201,22 @@ class SpeechRecognition(Task):
         return voice.stream()
 
 
-def _model_of(files: ModelFiles) -> Whisper | Moonshine:
+def _model_of(files: ModelFiles, tokenizer: Tokenizer) -> Whisper | Moonshine:
     """Return the model that the files describe, by how sounds are prepared."""
     settings = files.table(PREPROCESSOR)
     if settings.content.get("feature_extractor_type") == "Wav2Vec2FeatureExtractor":
         return Moonshine(files.program, settings)
-    if GENERATION not in files.settings:
-        raise SourceError(f"{files.where} has no {GENERATION}, which Whisper needs")
-    features = LogMel.of(settings.content)
-    return Whisper(files.program, features, files.table(GENERATION).content)
+    known = GENERATION in files.settings
+    generation = files.table(GENERATION).content if known else settings_of(tokenizer)
+    return Whisper(files.program, _features_of(files), generation)
+
+
+def _features_of(files: ModelFiles) -> LogMel:
+    """Return the features by the files, else Whisper's with as many bands as the encoder takes."""
+    if PREPROCESSOR in files.settings:
+        return LogMel.of(files.table(PREPROCESSOR).content)
+    info = files.program.methods.get(ENCODER)
+    given = info.inputs[0] if info is not None and info.inputs else None
+    if isinstance(given, TensorInfo) and len(given.shape) == 3:
+        return LogMel(bands=given.shape[1])
+    return LogMel()

@@ -141,10 +141,10 @@ def test_a_microphone_can_be_cancelled_and_a_missing_file_is_told(folder: Path) 
         await app.receive({"act": "cancel"})
         await listening
         assert browser.other["listen"] == {"input": "speech", "ends": True}
-        (folder / "preprocessor_config.json").unlink()
+        (folder / "tokenizer.json").unlink()
         with pytest.raises(AssertionError):
             await opened(app, browser, folder)
-        assert "has no preprocessor_config.json, which" in browser.html["view-speech"]
+        assert "has no tokenizer.json, which" in browser.html["view-speech"]
 
     drive_with(script)
 

@@ -18,7 +18,9 @@ Methods = Mapping[str, MethodInfo]
 
 def hears(methods: Methods) -> bool:
     """Tell whether a program turns sounds into tokens: features or samples, then a decoder."""
-    return "text_decoder" in methods and _first(methods, "encoder") in ((3, "float"), (2, "float"))
+    decodes = any("decode" in name for name, info in methods.items() if not info.is_constant)
+    first = next((name for name in ("mel", "encoder", "encode") if name in methods), "")
+    return decodes and _first(methods, first) in ((3, "float"), (2, "float"), (1, "float"))
 
 
 def speaks(methods: Methods) -> bool:

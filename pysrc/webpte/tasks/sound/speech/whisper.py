@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 
+from webpte.engine.call.info import TensorInfo
 from webpte.engine.files.json_reader import Table, parse_table
 from webpte.errors import InputError
-from webpte.llm.constrain.constraint import OneOf
 from webpte.llm.generation import GenerationOptions
+from webpte.llm.program_signature import DECODER, ENCODER, takes_tokens
 from webpte.llm.seq2seq import Seq2Seq
 from webpte.program import Program
 from webpte.tasks.sound.speech.log_mel import LogMel
 from webpte.tasks.sound.speech.timestamps import TimestampRule, split
+from webpte.tasks.sound.speech.whisper_parts import WhisperParts
 
 _FRAMES = 2  # per timestamp: the encoder's convolutions halve their number
+_POSITIONS = 448  # of tokens, in all of Whisper's decoders
+# Methods that encode and decode: of exports here and by optimum-executorch, of software-mansion,
+# and of models in two programs.
+_PAIRS = ((ENCODER, DECODER), ("encode", "decode"), ("encoder", "decoder"))
 
 
 @dataclass(frozen=True)
@@ -56,15 +62,20 @@ class Whisper:
             if isinstance(settings, Mapping)
             else parse_table(settings, name, InputError)
         )
-        self.features = features
-        self._model = model = Seq2Seq(program)
+        self._model = model = _model_of(program)
         if model.is_text:
             raise InputError(f"{program.name} takes tokens, not features of sounds")
-        if model.max_source != features.window_frames:
+        self.features: LogMel | SampleFrames = features
+        if len(model.source.shape) < 3:
+            self.features = SampleFrames.of(model.source, features)
+        elif model.max_source != features.window_frames:
             raise InputError(
                 f"{program.name} takes windows of {model.max_source} frames, but the features of a "
                 f"window are {features.window_frames}"
             )
+        self._start = model.start or (table.integer("decoder_start_token_id"),)
+        self._ends = model.eos or frozenset({table.integer("eos_token_id")})
+        self._longest = table.integer("max_length", _POSITIONS, low=1)
         self._no_times = table.integer("no_timestamps_token_id")
         self._latest = table.integer("max_initial_timestamp_index", None)
         empty = Table({}, name, InputError)
@@ -89,8 +100,8 @@ class Whisper:
             raise InputError(f"{self._model.program.name} knows one language alone")
         window = self._window(self.features.features(samples), 0)
         names = {token: name for name, token in self.languages.items()}
-        choices = OneOf([[token] for token in names])
-        answer = self._model.generate(window, 1, prompt=self._model.start, constraint=choices)
+        rule = _KnownTokens(tuple(names))
+        answer = self._model.generate(window, 1, prompt=self._start, rule=rule)
         return names[await anext(answer)]
 
     async def transcribe(
@@ -118,12 +129,15 @@ class Whisper:
         with_times = timestamps or total > mel.window_frames
         if not with_times:
             prompt = (*prompt, self._no_times)
+        context = min(self._longest, self._model.max_context or self._longest)
+        room = max(1, context - len(prompt))
         seconds = _FRAMES * mel.hop / mel.rate  # per timestamp
         while place < total:
             answer = self._model.generate(
                 self._window(features, place),
-                max_new_tokens,
+                room if max_new_tokens is None else max_new_tokens,
                 prompt=prompt,
+                stop=self._ends,
                 rule=self._rule(len(prompt)) if with_times else None,
                 **options,
             )
@@ -145,7 +159,7 @@ class Whisper:
 
     async def _prompt(self, sound: np.ndarray, language: str | None, task: str) -> tuple[int, ...]:
         """Return the tokens for language and task, if the model has several."""
-        start = self._model.start
+        start = self._start
         if not self.languages:
             if language is not None or task != "transcribe":
                 raise InputError(
@@ -162,10 +176,73 @@ class Whisper:
         return (*start, self.languages[language], self.tasks[task])
 
     def _rule(self, prompt: int) -> TimestampRule:
-        return TimestampRule(prompt, self._no_times + 1, min(self._model.eos), self._latest)
+        return TimestampRule(prompt, self._no_times + 1, min(self._ends), self._latest)
 
     def _window(self, features: np.ndarray, place: int) -> np.ndarray:
         """Return the features of a window, (1, bands, frames); zeros follow the end of a sound."""
         part = features[:, place : place + self.features.window_frames]
         missing = self.features.window_frames - part.shape[1]
-        return np.pad(part, ((0, 0), (0, missing)))[np.newaxis]
+        window = np.pad(part, ((0, 0), (0, missing)))[np.newaxis]
+        return window if isinstance(self.features, LogMel) else self.features.joined(window)
+
+
+@dataclass(frozen=True)
+class SampleFrames:
+    """Samples in frames, for a model that makes features of sounds by itself.
+
+    shape   of the model's input
+    """
+
+    rate: int
+    hop: int
+    window_frames: int
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, source: TensorInfo, features: LogMel) -> SampleFrames:
+        """Return the frames of a model's input, at most of a window of these features."""
+        most = min(source.shape[-1], features.window_samples)
+        frames = most // (_FRAMES * features.hop) * _FRAMES
+        if not frames or (not source.dynamic and source.shape[-1] % features.hop):
+            raise InputError(f"sounds of {source} are not windows of Whisper")
+        shape = (*source.shape[:-1], frames * features.hop)
+        return cls(features.rate, features.hop, frames, shape)
+
+    @property
+    def window_samples(self) -> int:
+        return self.window_frames * self.hop
+
+    def features(self, samples: np.ndarray) -> np.ndarray:
+        """Return the frames of a sound, (hop, frames); silence fills a window."""
+        sound = np.asarray(samples, np.float32).reshape(-1)
+        if sound.size and not np.isfinite(sound).all():
+            raise InputError("a sound has samples that are infinite or not a number")
+        missing = max(self.window_samples - sound.size, -sound.size % self.hop)
+        return np.pad(sound, (0, missing)).reshape(-1, self.hop).T
+
+    def joined(self, frames: np.ndarray) -> np.ndarray:
+        """Return the samples of frames (1, hop, count), as the model takes them."""
+        return np.ascontiguousarray(frames[0].T).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class _KnownTokens:
+    """A rule that leaves the logits of some tokens."""
+
+    tokens: tuple[int, ...]
+
+    def __call__(self, history: Sequence[int], logits: np.ndarray) -> np.ndarray:
+        found = np.full(logits.shape, -np.inf)
+        found[list(self.tokens)] = logits[list(self.tokens)]
+        return found
+
+
+def _model_of(program: Program) -> Seq2Seq | WhisperParts:
+    """Return the model of a program, by its methods for encoding and decoding."""
+    methods = program.methods
+    for encoder, decoder in _PAIRS:
+        if encoder in methods and decoder in methods:
+            taken = len(methods[decoder].inputs) - 2
+            if takes_tokens(methods[decoder], True) and taken == len(methods[encoder].outputs):
+                return Seq2Seq(program, encoder, decoder)
+    return Seq2Seq(program) if DECODER in methods else WhisperParts(program)

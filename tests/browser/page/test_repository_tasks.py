@@ -1,0 +1,81 @@
+"""Repositories of the Hub become what their models do, by their names alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+import webpte
+from support.harness.hub_site import HubSite
+from support.llm import whisper_layouts
+from support.llm.small_seq2seq import RATE
+from support.llm.small_seq2seq import sound as small_sound
+from support.page.page_visit import leave, open_address, payload, status, visit
+from webpte.tasks.sound.speech.wave_file import wave_file
+from webpte_host.serving.server import Site
+
+WHISPER = "executorch-community/Whisper-Tiny-ExecuTorch-WebGPU"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubSite]:
+    patch = pytest.MonkeyPatch()
+    with HubSite() as hub:
+        for name, files in whisper_layouts.repositories().items():
+            hub.add(name, files)
+        patch.setenv("HF_ENDPOINT", hub.url)
+        patch.setenv("WEBPTE_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
+        yield hub
+        patch.undo()
+
+
+@pytest.fixture(scope="module")
+def page(profile: BrowserContext, site: Site, hub: HubSite) -> Iterator[Page]:
+    script = f"""addEventListener("DOMContentLoaded", () => {{
+        document.querySelector("meta[name=hf-endpoint]").content = "{hub.url}";
+    }});"""
+    with visit(profile, site, scripts=(script,)) as page:
+        yield page
+
+
+def opened(page: Page, name: str, view: str) -> Any:
+    """Type a repository's name, and return the panel that is in front then."""
+    leave(page)
+    open_address(page, f"hf:{name}")
+    expect(status(page)).to_contain_text("loaded in")
+    expect(page.get_by_role("tab", name=view)).to_have_attribute("aria-selected", "true")
+    return page.locator(f"#view-{view.lower()}")
+
+
+def asked(name: str, *given: Any, **options: Any) -> Any:
+    """Return the result that the task gives in NumPy."""
+
+    async def ask() -> Any:
+        async with await webpte.tasks.open(f"hf:{name}", device="numpy") as task:
+            return await task(*given, **options)
+
+    with ThreadPoolExecutor(1) as thread:  # the test's thread has Playwright's event loop
+        return thread.submit(asyncio.run, ask()).result()
+
+
+@pytest.mark.parametrize("name", [WHISPER, "someone/whisper-parts"])
+def test_a_sound_becomes_a_transcript(page: Page, name: str) -> None:
+    given = whisper_layouts.sound() if name == WHISPER else small_sound(0.7)
+    samples = np.round(given * 32767) / 32767
+    panel = opened(page, name, "Speech")
+    panel.get_by_label("language").select_option("en")
+    file = payload("said.wav", wave_file(samples, RATE))
+    panel.get_by_label("Load a sound").set_input_files(file)
+    expect(status(page)).to_contain_text("of said.wav")
+    heard = np.frombuffer(wave_file(samples, RATE)[44:], "<i2") / np.float32(32768)
+    found = asked(name, heard, language="en", return_timestamps=True)
+    wanted = [chunk["text"].strip() for chunk in found["chunks"]]
+    assert any(wanted)
+    expect(panel.locator("li span:last-child")).to_have_text(wanted)
+    expect(page.locator("#error")).to_have_text("")
