@@ -21,6 +21,7 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py models [add NAME...]            list real models, and install them
        python3 serve.py devices                         list this machine's GPUs
        python3 serve.py api MODEL... [options]          answer OpenAI's API with language models
+       python3 serve.py compile MODEL OUT [options]     compile a model for pages without Python
        python3 serve.py build OUT [options]             write the page as a static site for any host
        python3 serve.py docs OUT                        write the docs and API reference as HTML
        python3 serve.py test [pytest arguments]         run linters, type checks and tests
@@ -95,6 +96,10 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
         from webpte_host.commands.build import main as run_build
 
         return run_build
+    if name == "compile":
+        from webpte_host.commands.compile import main as run_compile
+
+        return run_compile
     if name == "docs":
         from webpte_host.site.reference import main as write_docs
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webpte.compiling.constants import COMPUTED, ConstantFiles
+from webpte.compiling.constants import ConstantFiles
 from webpte.compiling.description import Description
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import runtime_files
@@ -23,7 +24,9 @@ from webpte.loading import load
 from webpte.program import Program, build_of, contents_of
 
 Examples = Mapping[str, Sequence[Sequence[Any]]]
-DESCRIPTION = "program.json"
+DESCRIPTION = "program.json"  # for every GPU; adapters on the CPU get another
+SOFTWARE = replace(EVERY_GPU, software=True)
+_CLASSES = {"software.json": SOFTWARE, DESCRIPTION: EVERY_GPU}
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,6 @@ async def compile(
     data: Sequence[Any] = (),
     examples: Examples | None = None,
     name: str | None = None,
-    device: DeviceInfo = EVERY_GPU,
 ) -> Compiled:
     """Compile a program into a folder, which any web server can serve.
 
@@ -51,25 +53,47 @@ async def compile(
     data      the `.ptd` files that belong to the program
     examples  for each method example calls, each a list of inputs: the method is compiled for the
               shapes of these. By default for the largest shapes that the file declares
-    device    the GPUs to compile for: their features and limits; by default every GPU
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
+    files: dict[str, bytes | ByteSource] = {}
+    for description, device in _CLASSES.items():
+        load_it = partial(load, source, data=data, strict=True, name=name)
+        found, methods = await _described(load_it, device, examples or {})
+        files |= found.files | {description: found.text}
+    files |= {name: text.encode() for name, text in runtime_files(_CLASSES).items()}
+    folder = await write_folder(Path(out), files, DESCRIPTION)
+    sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
+    return Compiled(folder, methods, sizes)
+
+
+@dataclass(frozen=True)
+class _ForDevice:
+    """The description of a program for a class of devices, and the files that it names."""
+
+    text: bytes
+    files: dict[str, bytes | ByteSource]
+
+
+async def _described(
+    load_on: Callable[..., Awaitable[Program]], device: DeviceInfo, examples: Examples
+) -> tuple[_ForDevice, tuple[str, ...]]:
     recorder = RecordingDevice(device)
-    options = Options(tuned=False)
-    program = await load(
-        source, device=recorder, data=data, strict=True, name=name, options=options
-    )
+    program = await load_on(device=recorder, options=Options(tuned=False))
     async with program:
-        tables = {
-            method: await _method(build_of(program), recorder, method, examples or {})
-            for method in program.methods
-        }
+        build = build_of(program)
+        tables = {name: await _method(build, recorder, name, examples) for name in program.methods}
         description = Description(recorder, tables)
         methods = contents_of(program).methods.values()
         constants = ConstantFiles([method.file.source for method in methods])
         await constants.add(t for t in recorder.transfers if description.uses(t.buffer))
-        return await _write(Path(out), program, description, constants)
+        computed = constants.name_computed()
+        sizes = {name: source.size for name, source in constants.files.items()}
+        sizes |= {name: len(data) for name, data in computed.items()}
+        table = description.table(program.name, sizes, constants.rows)
+        text = json.dumps(table, separators=(",", ":")).encode()
+        shaders = {name: code.encode() for name, code in description.shaders.items()}
+        return _ForDevice(text, {**constants.files, **computed, **shaders}), tuple(program.methods)
 
 
 async def _method(
@@ -80,21 +104,3 @@ async def _method(
         return method_table(method, (), await method.run(method.request(())))
     given = examples.get(name) or [example_inputs(method)]
     return method_table(method, await plan_tables(method, device, given))
-
-
-async def _write(
-    out: Path, program: Program, description: Description, constants: ConstantFiles
-) -> Compiled:
-    sizes = {name: source.size for name, source in constants.files.items()}
-    if constants.computed:
-        sizes[COMPUTED] = len(constants.computed)
-    table = description.table(program.name, sizes, constants.rows)
-    written: dict[str, bytes | ByteSource] = dict(constants.files)
-    if constants.computed:
-        written[COMPUTED] = bytes(constants.computed)
-    written[DESCRIPTION] = json.dumps(table, separators=(",", ":")).encode()
-    written |= {name: code.encode() for name, code in description.shaders.items()}
-    written |= {name: text.encode() for name, text in runtime_files().items()}
-    folder = await write_folder(out, written, DESCRIPTION)
-    found = {file: (folder / file).stat().st_size for file in written}
-    return Compiled(folder, tuple(program.methods), found)

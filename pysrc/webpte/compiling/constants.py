@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import PurePath
 
 from webpte.engine.files.source import ByteSource, FileSource, Region
 from webpte.engine.gpu.device import Transfer
 from webpte.errors import SourceError
 
-COMPUTED = "constants.bin"
+_COMPUTED = ""  # stands for the further file, until its contents are known
 _ALIGNMENT = 16  # of constants in the further file
 _CHUNK_BYTES = 8 << 20
 
@@ -38,8 +39,17 @@ class ConstantFiles:
             if region.source in self.own or isinstance(region.source, FileSource):
                 file, offset = self._file_of(region.source), region.offset
             else:
-                file, offset = COMPUTED, await self._compute(region)
+                file, offset = _COMPUTED, await self._compute(region)
             self.rows.append([one.buffer, file, offset, region.size, one.convert])
+
+    def name_computed(self) -> dict[str, bytes]:
+        """Return the further file, or no file, and name that file in the rows by its contents."""
+        if not self.computed:
+            return {}
+        data = bytes(self.computed)
+        name = f"constants-{sha256(data).hexdigest()[:12]}.bin"
+        self.rows = [[b, file or name, *rest] for b, file, *rest in self.rows]
+        return {name: data}
 
     def _file_of(self, source: ByteSource) -> str:
         name = PurePath(source.name).name or "model"

@@ -6,8 +6,12 @@ expression, which webpte evaluates in the browser, too.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+
+from webpte.engine.gpu.device_info import DeviceInfo
 
 RUNTIME, ENTRY = "webpte-run.js", "index.js"
 _PACKAGE = Path(__file__).parents[1]
@@ -24,13 +28,22 @@ _OPENS = """\
 export * from "./webpte-run.js";
 import { open as openAt } from "./webpte-run.js";
 
-export const open = (options) => openAt(new URL("./", import.meta.url), options);
+const descriptions = %s;
+const base = new URL("./", import.meta.url);
+export const open = (options) => openAt(base, { descriptions, ...options });
 """
 
 
-def runtime_files() -> dict[str, str]:
-    """Return the files by name."""
-    return {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS}
+def runtime_files(descriptions: Mapping[str, DeviceInfo]) -> dict[str, str]:
+    """Return the files by name.
+
+    descriptions  the devices that each description is for; the first that suits is taken
+    """
+    rows = [
+        {"file": name, "software": info.software, "features": list(info.features)}
+        for name, info in descriptions.items()
+    ]
+    return {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
 
 
 def bundled(entry: Path) -> str:

@@ -325,6 +325,6 @@ def test_there_is_no_webgpu_here(modules: Path, described: Table) -> None:
 
 
 def test_the_bundle_has_no_comments_and_is_small() -> None:
-    text = runtime_files.runtime_files()[runtime_files.RUNTIME]
+    text = runtime_files.runtime_files({})[runtime_files.RUNTIME]
     assert not [line for line in text.splitlines() if line.lstrip().startswith("//")]
     assert len(gzip.compress(text.encode(), 9)) < 20_000

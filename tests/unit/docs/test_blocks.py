@@ -43,6 +43,10 @@ MOST_STEPS = 3
 # (document, first line): why it is not run. Python among them is compiled.
 NOT_RUN = {
     (
+        "docs/use/compiled.md",
+        '<script type="module">',
+    ): "programs/test_compiled.py opens such folders",
+    (
         "docs/use/tasks.md",
         'reader = await webpte.tasks.open("optical-character-recognition", "/models/ocr/")',
     ): "the model of `models add ocr`",

@@ -59,23 +59,21 @@ function checkLimits({ features, limits }, has) {
     }
 }
 
-async function openDevice(needs) {
+async function findAdapter() {
     const adapter = await adapters.request();
     if (!adapter) throw new NoWebGPUError("this browser offers no WebGPU adapter");
-    checkLimits(needs, adapter);
-    const device = await adapters.open(adapter, JSON.stringify(needs.features), JSON.stringify(needs.limits));
     const { software, vendor, architecture, description } = JSON.parse(adapters.describe(adapter));
-    const isSoftware = software || /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" "));
-    return { device, software: isSoftware };
+    return { adapter, software: software || /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" ")) };
 }
 
-function sharedDevice(needs) {
+// Returns a device that programs with the same needs share, until it is lost.
+function sharedDevice(needs, adapter) {
     const key = JSON.stringify(needs);
     if (!shared.has(key)) {
-        const opening = openDevice(needs);
+        const opening = adapters.open(adapter, JSON.stringify(needs.features), JSON.stringify(needs.limits));
         shared.set(key, opening);
         const forget = () => { if (shared.get(key) === opening) shared.delete(key); };
-        opening.then(({ device }) => device.lost.then(forget), forget);
+        opening.then((device) => device.lost.then(forget), forget);
     }
     return shared.get(key);
 }
@@ -94,7 +92,7 @@ async function fetched(url, as, signal) {
 
 // The files of a compiled program, fetched once.
 class Files {
-    constructor(base, table, onProgress, signal) {
+    constructor(base, table, signal) {
         const names = [...new Set(table.kernels.map(({ wgsl }) => wgsl))];
         this.texts = Promise.all(names.map(async (name) => [name, await fetched(new URL(name, base), "text", signal)]));
         this.blobs = Promise.all(table.files.map(async ({ name, bytes }) => {
@@ -106,17 +104,23 @@ class Files {
     }
 }
 
+const EVERY = [{ file: "program.json", software: false, features: [] }];
+
 // Opens the compiled program in a folder.
 //
-// base        the address of the folder, with a "/" at the end
-// device      a GPUDevice of the page; by default one that all programs share
-// signal      an AbortSignal, which ends the loading
-// onProgress  called with { stage, done, total }; stages: compile, constants
-export async function open(base, { device, signal, onProgress } = {}) {
-    const table = check(await fetched(new URL("program.json", base), "json", signal));
-    const found = new Files(base, table, onProgress, signal);
-    const program = new Program(table, found, device);
-    await program.load(signal, onProgress);
+// base          the address of the folder, with a "/" at the end
+// device        a GPUDevice of the page; by default one that all programs share
+// signal        an AbortSignal, which ends the loading
+// onProgress    called with { stage, done, total }; stages: compile, constants
+// descriptions  the folder's descriptions, of which the first that suits is taken
+export async function open(base, { device, signal, onProgress, descriptions = EVERY } = {}) {
+    const { adapter, software } = device ? { software: false } : await findAdapter();
+    const has = (device ?? adapter).features;
+    const suits = (one) => (software || !one.software) && one.features.every((name) => has.has(name));
+    const { file } = descriptions.find(suits) ?? EVERY[0];
+    const table = check(await fetched(new URL(file, base), "json", signal));
+    const program = new Program(table, new Files(base, table, signal), device);
+    await program.load({ adapter, software }, signal, onProgress);
     return program;
 }
 
@@ -139,19 +143,19 @@ class Program {
         }
     }
 
-    async load(signal, onProgress) {
+    // Builds the program on its device. To be called once; `recover` builds it again.
+    async load(found, signal, onProgress) {
         try {
-            this.#built = await this.#build(signal, onProgress);
+            this.#built = await this.#build(found, signal, onProgress);
         } catch (error) {
             throw translated(error);
         }
     }
 
-    async #build(signal, onProgress) {
+    async #build({ adapter, software }, signal, onProgress) {
         const table = this.#table;
-        const needs = table.device;
-        if (this.#given) checkLimits(needs, this.#given);
-        const { device, software } = this.#given ? { device: this.#given, software: false } : await sharedDevice(needs);
+        checkLimits(table.device, this.#given ?? adapter);
+        const device = this.#given ?? await sharedDevice(table.device, adapter);
         const { engine, waiter, request } = engineOf(device, software);
         const progress = onProgress && ((stage, done, total) => onProgress({ stage, done, total }));
         const made = { engine, request, device, buffers: [], plans: [] };
@@ -249,11 +253,12 @@ class Program {
         });
     }
 
-    // Builds the program again on a new device, after a DeviceLostError: state starts over.
-    async recover({ signal, onProgress } = {}) {
+    // Builds the program again, after a DeviceLostError: state starts over. `device`: instead of a lost one of the page.
+    async recover({ device, signal, onProgress } = {}) {
         if (this.#closed) throw new ClosedError(`${this.name} was closed`);
         const before = this.#built;
-        await this.load(signal, onProgress);
+        this.#given = device ?? this.#given;
+        await this.load(this.#given ? { software: false } : await findAdapter(), signal, onProgress);
         if (before) free(before);
         if (this.#closed) this.close();
     }

@@ -1,0 +1,139 @@
+"""`serve.py compile`: writes a folder that runs a program in a web page without Python."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webpte_host.base.descriptions import described
+from webpte_host.base.errors import HostError
+from webpte_host.base.json_files import read_table
+from webpte_host.base.layout import WEB
+from webpte_host.base.progress import Display
+from webpte_host.models.store import CARD, ModelStore
+from webpte_host.setup import environment, esbuild
+
+if TYPE_CHECKING:
+    from webpte import Compiled
+
+_HUB = "hf:"
+_MANIFEST = "webpte.json"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="serve.py compile", description=described(__doc__))
+    parser.add_argument(
+        "model",
+        help="a .pte, a folder with one, the name of a sample or an installed model, hf:...",
+    )
+    parser.add_argument("out", type=Path, help="the folder: new, empty, or an earlier output")
+    parser.add_argument(
+        "--data", type=Path, action="append", default=[], help="a .ptd file of the program"
+    )
+    parser.add_argument(
+        "--shapes",
+        action="append",
+        default=[],
+        metavar="METHOD=1x40x16,...",
+        help="shapes of a method's inputs to compile for; may be given several times",
+    )
+    options = parser.parse_args(arguments)
+    source, data = find_program(options.model)
+    shapes = [_shapes(parser, text) for text in options.shapes]
+    if not environment.inside():
+        return environment.rerun_inside(["compile", *arguments], with_browser=False)
+    compiled = asyncio.run(_compile(source, options.out, [*data, *options.data], shapes))
+    _minify(compiled.folder)
+    print(_report(compiled))
+    return 0
+
+
+def _shapes(parser: argparse.ArgumentParser, text: str) -> tuple[str, list[tuple[int, ...]]]:
+    """Parse a method with the shapes of its inputs; a number or a scalar has the shape "-"."""
+    method, mark, listed = text.partition("=")
+    sizes = [[] if shape == "-" else shape.split("x") for shape in listed.split(",")]
+    if not mark or not all(size.isdecimal() for shape in sizes for size in shape):
+        parser.error(f"--shapes {text}: such as forward=1x3x224x224,1x7 is needed")
+    return method, [tuple(map(int, shape)) for shape in sizes]
+
+
+def find_program(model: str) -> tuple[str, list[Path]]:
+    """Return the program that a name means, and its `.ptd` files. Raises HostError."""
+    path = Path(model)
+    if model.startswith(_HUB) or path.is_file():
+        return model, []
+    for card, folder in (
+        (WEB / "samples" / f"{model}.json", WEB / "samples"),
+        (ModelStore().folder / model / CARD, ModelStore().folder / model),
+    ):
+        if "/" not in model and card.is_file():
+            files = read_table(card, HostError).table("files")
+            program = files.text("program") if "program" in files else f"{model}.pte"
+            return str(folder / program), []
+    if (path / _MANIFEST).is_file():
+        return str(path / _MANIFEST), []
+    programs = sorted(path.glob("*.pte"))
+    if len(programs) != 1:
+        found = f"it has {len(programs)} programs" if path.is_dir() else "there is none"
+        raise HostError(f"{model} is no .pte, no folder with one, and no model's name: {found}.")
+    return str(programs[0]), sorted(path.glob("*.ptd"))
+
+
+async def _compile(
+    source: str,
+    out: Path,
+    data: Sequence[Path],
+    shapes: Sequence[tuple[str, list[tuple[int, ...]]]],
+) -> Compiled:
+    import webpte
+
+    examples: dict[str, list[Any]] = {}
+    if shapes:
+        infos = {
+            method.name: method for method in (await webpte.inspect(source, data=data)).values()
+        }
+        for name, sizes in shapes:
+            if name not in infos:
+                raise HostError(f"--shapes {name}: the methods are {', '.join(infos)}.")
+            examples.setdefault(name, []).append(_example(infos[name], sizes))
+    return await webpte.compile(source, out, data=data, examples=examples)
+
+
+def _example(method: Any, sizes: Sequence[tuple[int, ...]]) -> list[Any]:
+    import numpy as np
+
+    if len(sizes) != len(method.inputs):
+        listed = "; ".join(map(str, method.inputs))
+        raise HostError(f"--shapes {method.name}: its inputs are {listed}.")
+    return [
+        np.zeros(shape, one.array_dtype) if hasattr(one, "array_dtype") else one.value
+        for one, shape in zip(method.inputs, sizes, strict=True)
+    ]
+
+
+def _minify(folder: Path) -> None:
+    """Minify the runtime in a folder."""
+    runtime = folder / "webpte-run.js"
+    made = folder / ".webpte-run.js"
+    made.write_text(esbuild.minified(runtime.read_text("utf-8"), Display()), "utf-8")
+    os.replace(made, runtime)
+
+
+def _report(compiled: Compiled) -> str:
+    """Return a line for each file: its bytes, and its bytes when a server compresses."""
+    rows = []
+    for name in compiled.sizes:
+        data = (compiled.folder / name).read_bytes()
+        rows.append((name, len(data), len(gzip.compress(data, 9))))
+    rows.append(("in all", sum(row[1] for row in rows), sum(row[2] for row in rows)))
+    width = max(len(name) for name, *_ in rows)
+    lines = [
+        f"{name:<{width}}  {size:>12,} bytes  {sent:>12,} compressed" for name, size, sent in rows
+    ]
+    methods = ", ".join(compiled.methods)
+    return "\n".join([f"{compiled.folder}: {methods}", *lines])

@@ -1,0 +1,82 @@
+"""`serve.py compile`: the program that a name means, shapes, and the size of the runtime."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from webpte.compiling.runtime_files import RUNTIME, runtime_files
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import ROOT
+from webpte_host.base.progress import Display
+from webpte_host.commands import compile as command
+from webpte_host.setup import environment, esbuild
+
+SAMPLES = ROOT / "web" / "samples"
+
+
+def test_a_sample_is_found_by_its_name() -> None:
+    assert command.find_program("digits") == (str(SAMPLES / "digits.pte"), [])
+    assert command.find_program("hf:a/b") == ("hf:a/b", [])
+
+
+def test_a_folder_with_a_program(tmp_path: Path) -> None:
+    for name in ("model.pte", "weights.ptd"):
+        (tmp_path / name).touch()
+    found = str(tmp_path / "model.pte"), [tmp_path / "weights.ptd"]
+    assert command.find_program(str(tmp_path)) == found
+    (tmp_path / "other.pte").touch()
+    with pytest.raises(HostError, match="it has 2 programs"):
+        command.find_program(str(tmp_path))
+    (tmp_path / "webpte.json").write_text("{}")
+    assert command.find_program(str(tmp_path)) == (str(tmp_path / "webpte.json"), [])
+
+
+def test_a_name_of_no_program() -> None:
+    with pytest.raises(HostError, match="no model's name: there is none"):
+        command.find_program("nothing-like-it")
+
+
+@pytest.mark.parametrize("text", ["forward", "forward=1xa", "forward=1x", "forward=1,x"])
+def test_shapes_that_are_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["digits", "out", "--shapes", text])
+    assert f"--shapes {text}: such as forward=1x3x224x224,1x7 is needed" in capsys.readouterr().err
+
+
+def test_a_program_of_named_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "inside", lambda: True)
+    monkeypatch.setattr(esbuild, "minified", lambda text, _display: text[:100])
+    out = tmp_path / "out"
+    shapes = ["--shapes", "forward=1x9", "--shapes", "forward=2x4"]
+    assert command.main(["words", str(out), *shapes]) == 0
+    table = json.loads((out / "program.json").read_text("utf-8"))
+    plans = table["methods"]["forward"]["plans"]
+    assert [plan["shapes"][0] for plan in plans] == [[1, 9], [2, 4]]
+    assert (out / RUNTIME).stat().st_size == 100
+
+
+def test_shapes_of_another_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "inside", lambda: True)
+    for text, said in (("other=1x9", "the methods are forward"), ("forward=1,1", "its inputs are")):
+        with pytest.raises(HostError, match=said):
+            command.main(["words", str(tmp_path / "out"), "--shapes", text])
+
+
+def test_the_runtime_is_small() -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("there is no npm, which brings esbuild")
+    text = esbuild.minified(runtime_files({})[RUNTIME], Display())
+    assert len(text) <= 40_000
+    assert len(gzip.compress(text.encode(), 9)) <= 15_000
+
+
+def test_broken_javascript_is_an_error() -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("there is no npm, which brings esbuild")
+    with pytest.raises(HostError, match="esbuild failed with exit code 1"):
+        esbuild.minified("const = ;", Display())
