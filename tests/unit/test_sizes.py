@@ -14,7 +14,7 @@ from webpte_host.base.layout import ROOT
 # Lines of Python of a shelf. A change that needs more removes as much elsewhere, or raises the
 # number here and gives the reason in its commit.
 BUDGET = {
-    "pysrc/webpte/engine": 45_600,  # with XNNPACK's delegates and language models, and bfloat16
+    "pysrc/webpte/engine": 46_600,  # with XNNPACK's delegates and language models, and bfloat16
     "pysrc/webpte/llm": 14_500,
     "pysrc/webpte/tasks": 10_200,  # with the forms of tasks, which were the page's
     "web/page": 27_000,

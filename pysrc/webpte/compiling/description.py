@@ -74,7 +74,7 @@ class Description:
             "device": self._needs(),
             "files": [{"name": file, "bytes": size} for file, size in files.items()],
             "buffers": [device.sizes[buffer] for buffer in used],
-            "uniforms": [self._buffers[old] for old in used if old in device.uniforms],
+            "uses": [device.uses[buffer] for buffer in used],
             "contents": list(self._contents()),
             "constants": [
                 [self._buffers[buffer], names.index(file), *rest]

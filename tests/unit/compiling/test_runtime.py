@@ -86,7 +86,7 @@ BROKEN: dict[str, Callable[[Table], Any]] = {
     "a shader outside": lambda t: t["kernels"][0].update(wgsl="wgsl/../../x.wgsl"),
     "another binding": lambda t: t["kernels"][0]["bindings"].__setitem__(0, "map"),
     "an override": lambda t: t["kernels"][0].update(overrides={"a": "1; }"}),
-    "a uniform": lambda t: t["uniforms"].append(10**6),
+    "a use": lambda t: t["uses"].__setitem__(0, "vertex"),
     "contents": lambda t: t["contents"][0].__setitem__(1, 65536),
     "words": lambda t: t["contents"][0][2].__setitem__(0, -1),
     "a constant beyond its file": lambda t: t["constants"][0].__setitem__(2, 10**6),

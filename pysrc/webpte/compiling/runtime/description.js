@@ -11,6 +11,7 @@ export const VERSION = 1;
 const FORMAT = "webpte compiled program";
 const MOST = { buffers: 1 << 20, kernels: 1 << 16, dispatches: 1 << 20, plans: 1 << 10, bytes: 2 ** 36, groups: 65535 };
 const USES = ["read", "write", "uniform"];
+export const BUFFER_USES = ["storage", "uniform", "constant"];
 // Bytes of an element in a file and on the GPU, where constants are converted.
 const CONVERTED = { float64: [8, 4], float16: [2, 4], bfloat16: [2, 4], int64: [8, 4] };
 const NAME = /^(?!.*\.\.)[\w-][\w.-]*(\/[\w-][\w.-]*)*$/;
@@ -50,7 +51,8 @@ function checkAll(table) {
         need(NAME.test(file?.name) && isCount(file.bytes), "a file has no name, or no size");
     }
     const isBuffer = (number) => isCount(number, buffers.length);
-    need(list(table.uniforms, "uniform buffers").every(isBuffer), "a uniform buffer does not exist");
+    const uses = list(table.uses, "uses of buffers");
+    need(uses.length === buffers.length && uses.every((use) => BUFFER_USES.includes(use)), "a buffer has another use");
     for (const [buffer, offset, values] of list(table.contents, "contents")) {
         list(values, "contents", 65536 / 4);
         need(isBuffer(buffer) && words(offset) && inside(offset, 4 * values.length, buffers[buffer]), "contents outside of a buffer");

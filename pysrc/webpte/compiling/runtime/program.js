@@ -2,7 +2,7 @@
 //
 // Buffers, kernels and plans of a description are numbered from 0 on; the engine gives numbers of its own.
 
-import { check } from "./description.js";
+import { BUFFER_USES, check } from "./description.js";
 import { ClosedError, DeviceError, IndexRangeError, InputError, NoWebGPUError, ResizeError, SourceError, translated } from "./errors.js";
 import { evaluate } from "./expressions.js";
 import { checked, pack, unpack } from "./values.js";
@@ -160,10 +160,9 @@ class Program {
         const progress = onProgress && ((stage, done, total) => onProgress({ stage, done, total }));
         const made = { engine, request, device, buffers: [], plans: [] };
         try {
-            const isUniform = new Set(table.uniforms);
-            for (const uniform of [false, true]) {
-                const wanted = table.buffers.map((size, i) => [size, i]).filter(([, i]) => isUniform.has(i) === uniform);
-                const ids = JSON.parse(await engine.createBuffers(JSON.stringify(wanted.map(([size]) => size)), uniform));
+            for (const use of BUFFER_USES) {
+                const wanted = table.buffers.map((size, i) => [size, i]).filter(([, i]) => table.uses[i] === use);
+                const ids = JSON.parse(await engine.createBuffers(JSON.stringify(wanted.map(([size]) => size)), use));
                 wanted.forEach(([, i], at) => { made.buffers[i] = ids[at]; });
             }
             const compiling = this.#compile(engine, progress);

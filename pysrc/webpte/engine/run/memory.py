@@ -21,7 +21,7 @@ ScratchKey = tuple[str, int]
 class DelegateMemory:
     """The buffers of a delegate: slots, live scalars, params and scratch. `free` frees them all.
 
-    `stored` are the slots of constants, `shared` the slots of those that are or will be in
+    `stored` are the slots of constants, `shared` the slots of constants that are or will be in
     `constants`. `borrowed` maps tensors to buffers of other owners. No buffer is larger than
     `most_bytes`.
     """

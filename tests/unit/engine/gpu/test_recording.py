@@ -46,7 +46,7 @@ def test_it_gets_the_commands_of_other_devices() -> None:
 def test_contents_are_those_that_were_written() -> None:
     async def write() -> RecordingDevice:
         device = RecordingDevice()
-        (buffer,) = await device.create_buffers([16], uniform=True)
+        (buffer,) = await device.create_buffers([16], use="uniform")
         device.write(buffer, 4, np.array([7, 8], np.uint32))
         device.write(buffer, 8, np.array([9], np.uint32))
         with pytest.raises(DeviceError, match="bytes 12 to 20 of buffer"):

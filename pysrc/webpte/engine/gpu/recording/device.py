@@ -13,7 +13,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from webpte.engine.files.download import Progress
-from webpte.engine.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, Transfer
+from webpte.engine.gpu.device import (
+    BufferUse,
+    GpuCopy,
+    PipelineSpec,
+    PlanCommands,
+    PlanRun,
+    Transfer,
+)
 from webpte.engine.gpu.device_info import PHONE_LIMITS, DeviceInfo, check_sizes
 from webpte.errors import DeviceError, UnsupportedError
 
@@ -25,7 +32,7 @@ class RecordingDevice:
     """A device whose commands stay readable: all objects are kept until they are destroyed.
 
     sizes      bytes of each buffer, by its number
-    uniforms   the buffers that hold uniform blocks
+    uses       the use of each buffer, as in `create_buffers`
     contents   bytes that were written to a buffer, as long as the buffer
     transfers  constants of files that go into buffers
     """
@@ -35,7 +42,7 @@ class RecordingDevice:
         self.interop_calls = 0
         self.lost = False
         self.sizes: dict[int, int] = {}
-        self.uniforms: set[int] = set()
+        self.uses: dict[int, BufferUse] = {}
         self.contents: dict[int, np.ndarray] = {}
         self.transfers: list[Transfer] = []
         self.specs: dict[int, PipelineSpec] = {}
@@ -48,17 +55,17 @@ class RecordingDevice:
 
     # Buffers
 
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        check_sizes(self.info, sizes, uniform)
+    async def create_buffers(self, sizes: Sequence[int], use: BufferUse = "storage") -> list[int]:
+        check_sizes(self.info, sizes, use == "uniform")
         made = {next(self._numbers): size for size in sizes}
         self.sizes |= made
-        self.uniforms |= made.keys() if uniform else set()
+        self.uses |= dict.fromkeys(made, use)
         return list(made)
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None:
         for buffer in buffers:
             del self.sizes[buffer]
-            self.uniforms.discard(buffer)
+            del self.uses[buffer]
             self.contents.pop(buffer, None)
         self.transfers = [one for one in self.transfers if one.buffer in self.sizes]
 
