@@ -63,8 +63,10 @@ class DType:
 
     def cast(self, array: np.ndarray) -> np.ndarray:
         """Convert an array to this type, rounded to nearest even; no copy if nothing changes."""
-        with np.errstate(all="ignore"):
-            converted = array.astype(self.numpy, copy=False)
+        converted = array
+        if array.dtype != self.numpy:
+            with np.errstate(all="ignore"):
+                converted = array.astype(self.numpy)
         return round_to_bfloat16(converted) if self.name == BFLOAT16 else converted
 
     def from_bytes(self, data: bytes | bytearray | memoryview) -> np.ndarray:

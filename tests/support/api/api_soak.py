@@ -1,8 +1,9 @@
 """Mixed requests to a server of the API, many at once: answers, streams, errors, lost clients.
 
-    python -m support.api.api_soak [COUNT]
+    python -m support.api.api_soak [ROUNDS]
 
-prints the server's memory at the start, in the middle and at the end.
+sends every kind of request so many times, twice, and prints the server's memory at the start, in
+the middle and at the end.
 """
 
 from __future__ import annotations
@@ -126,10 +127,11 @@ class Soaked:
             assert b"data: [DONE]" in answer, answer[-300:]
         return status
 
-    async def soak(self, count: int, seed: int) -> Counter[tuple[int, int]]:
-        """Send requests of random kinds; return how often each kind had each status."""
+    async def soak(self, rounds: int, seed: int) -> Counter[tuple[int, int]]:
+        """Send all kinds of requests in random orders; return how often each had each status."""
         chosen, known = random.Random(seed), kinds()
-        order = iter([chosen.randrange(len(known)) for _ in range(count)])
+        numbers = [chosen.sample(range(len(known)), len(known)) for _ in range(rounds)]
+        order = iter([number for each in numbers for number in each])
         found = Counter[tuple[int, int]]()
 
         async def client() -> None:
@@ -139,7 +141,7 @@ class Soaked:
                 assert status in known[number].statuses, (known[number].body, status)
 
         await asyncio.wait_for(
-            asyncio.gather(*(client() for _ in range(AT_ONCE))), limits.SLOWDOWN * (60 + count / 10)
+            asyncio.gather(*(client() for _ in range(AT_ONCE))), limits.SLOWDOWN * (60 + 2 * rounds)
         )
         return found
 
@@ -164,22 +166,23 @@ def soaked(folder: Path) -> Iterator[Soaked]:
             process.terminate()
 
 
-def run(folder: Path, count: int) -> list[float]:
+def run(folder: Path, rounds: int) -> list[float]:
     """Return the server's memory in MiB at the start, in the middle and at the end.
 
     The start is after each kind was answered a few times, so that all is loaded.
     """
     with soaked(folder) as server:
-        asyncio.run(server.soak(20 * AT_ONCE, 0))
+        asyncio.run(server.soak(3, 0))
         found = [server.memory()]
         for half in (1, 2):
-            asyncio.run(server.soak(count // 2, half))
+            asyncio.run(server.soak(rounds, half))
             found.append(server.memory())
-            print(f"{count // 2 * half} requests: {found[-1]:.1f} MiB", flush=True)
+            requests = rounds * half * len(kinds())
+            print(f"{requests} requests: {found[-1]:.1f} MiB", flush=True)
     return found
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        told = run(Path(name), int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+        told = run(Path(name), int(sys.argv[1]) if len(sys.argv) > 1 else 250)
     print("MiB at the start, in the middle, at the end:", *(f"{one:.1f}" for one in told))

@@ -42,7 +42,10 @@ class Pattern:
 
 def find_patterns(file: Path, root: Path) -> Iterator[Pattern]:
     """Yield each pattern that a file gives to `re`, with the methods that it is used by."""
-    tree = ast.parse(file.read_text())
+    text = file.read_text(encoding="utf-8")
+    if not re.search(r"\bre\b", text):  # most files: a tree of each would take seconds
+        return
+    tree = ast.parse(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     uses: dict[str, set[str]] = {}
     for call in calls:
@@ -62,9 +65,9 @@ def find_patterns(file: Path, root: Path) -> Iterator[Pattern]:
     ]
     for call in calls:
         function = call.func
-        if not (isinstance(function, ast.Attribute) and ast.unparse(function.value) == "re"):
+        if not (isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)):
             continue
-        if function.attr not in ("compile", *ANCHORED, *SCANNING):
+        if function.value.id != "re" or function.attr not in ("compile", *ANCHORED, *SCANNING):
             continue
         methods = {function.attr}
         if function.attr == "compile":

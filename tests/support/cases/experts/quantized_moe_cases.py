@@ -22,16 +22,16 @@ OP = "webpte.quantized_moe.default"
 def pack_universal(numbers: Array, scales: Array, bits: int, header: tuple[int, int]) -> bytes:
     """Pack a matrix of integers [N, K] with scales [N, groups], N a multiple of 8."""
     (n, k), groups = numbers.shape, scales.shape[1]
-    group = k // groups
+    group, rows = k // groups, numbers.tolist()
     found = bytearray(np.array([*header, *[7] * 14], "<i4").tobytes())
     for first in range(0, n, 8):
         for g in range(groups):
             for column in range(g * group, (g + 1) * group, 16):
                 values = [
-                    int(numbers[row, column + half * 8 + i])
-                    for half in range(2)
-                    for row in range(first, first + 8)
-                    for i in range(8)
+                    value
+                    for start in (column, column + 8)
+                    for row in rows[first : first + 8]
+                    for value in row[start : start + 8]
                 ]
                 if bits == 8:
                     found += bytes(value & 255 for value in values)

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from support.harness import limits
@@ -25,6 +24,9 @@ from webpte.errors import InputError
 from webpte_host.base.layout import PYSRC, ROOT
 from webpte_serve.api.guards import MAX_BODY
 from webpte_serve.api.load_models import model_files
+
+if TYPE_CHECKING:  # a second to import, in each process that collects this file
+    import openai
 
 KEY = "a key"
 ASKED: Any = [{"role": "user", "content": "Hi"}]
@@ -40,6 +42,8 @@ class Served:
 
     @property
     def client(self) -> openai.OpenAI:
+        import openai
+
         return openai.OpenAI(base_url=self.url, api_key=KEY, max_retries=0)
 
     def status(self, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
@@ -127,6 +131,8 @@ def test_completions_and_models(served: Served) -> None:
 
 
 def test_what_the_client_sees_of_errors(served: Served) -> None:
+    import openai
+
     client = served.client
     with pytest.raises(openai.NotFoundError, match="there is no model 'large'"):
         client.chat.completions.create(model="large", messages=ASKED)
@@ -179,12 +185,6 @@ def test_somebody_who_leaves_makes_room_for_others(served: Served) -> None:
     assert answer.choices[0].finish_reason == "length"
 
 
-def test_it_ends_when_it_is_asked_to(model: Path) -> None:
-    with serving(model) as served:
-        served.process.send_signal(signal.SIGINT)
-        assert served.process.wait(limits.PROCESS_SECONDS) in (0, 130)
-
-
 def test_pages_of_other_sites_are_answered_if_they_are_named(served: Served) -> None:
     for origin, allowed in (("https://pages.example", True), ("https://other.example", False)):
         request = urllib.request.Request(served.url.removesuffix("/v1") + "/health")
@@ -205,3 +205,9 @@ def test_where_models_are_found(model: Path, tmp_path: Path) -> None:
         model_files(str(tmp_path))
     with pytest.raises(InputError, match="no such file"):
         model_files(str(tmp_path / "c.pte"))
+
+
+def test_it_ends_when_it_is_asked_to(served: Served) -> None:
+    """The last test of this file, after which nobody needs the server."""
+    served.process.send_signal(signal.SIGINT)
+    assert served.process.wait(limits.PROCESS_SECONDS) in (0, 130)

@@ -135,11 +135,12 @@ class Args:
         return TensorArg(tensor.id, tensor.dtype, self._live.cur_dims(tensor.id), tensor.dims)
 
     def optional_tensor(self, name: str) -> TensorArg | None:
-        position, ids = self._signature.positions[name], self.call.args
-        if position < len(ids) - 1 and self._signature.parameters[position].kind == "tensor":
+        signature, ids = self._signature, self.call.args
+        position = signature.positions[name]
+        if position < len(ids) - 1 and signature.parameters[position].kind == "tensor":
             found = self._graph.value(ids[position])
-            if isinstance(found, Tensor):  # the most frequent case
-                return self._tensor_arg(found)
+            if type(found) is Tensor:  # the most frequent case
+                return TensorArg(found.id, found.dtype, self._live.cur_dims(found.id), found.dims)
         parameter, value_id, value = self._value(name, "tensor")
         if value is None:
             return None

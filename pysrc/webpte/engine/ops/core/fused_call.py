@@ -22,7 +22,13 @@ import numpy as np
 from webpte.engine.graph.graph import Call
 from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.records import Binding, Dispatch, Scratch, SymIntBound
-from webpte.engine.ops.core.registry import Lowering, OpDef, definition_of, register_fused
+from webpte.engine.ops.core.registry import (
+    Lowering,
+    OpDef,
+    definition_of,
+    no_bounds,
+    register_fused,
+)
 from webpte.engine.ops.core.signature import parse_signature
 from webpte.engine.shapes import Dims
 from webpte.errors import GraphError, ResizeError
@@ -85,7 +91,12 @@ def fused_shape(args: Args) -> list[Dims]:
 
 
 def fused_bounds(args: Args) -> list[SymIntBound]:
-    return [bound for op, part in parts_of(args) for bound in op.bounds(part)]
+    found: list[SymIntBound] = []
+    for call in args.call.parts:
+        op = definition(call)
+        if op.bounds is not no_bounds:  # few parts have any
+            found += op.bounds(args.of_part(op.signature, call))
+    return found
 
 
 def run_parts(args: Args) -> list[Array]:

@@ -27,6 +27,10 @@ Reference = Callable[[Args], np.ndarray | Sequence[np.ndarray]]
 ScalarFunction = Callable[[Args], int]
 
 
+def no_bounds(args: Args) -> list[SymIntBound]:
+    return []
+
+
 def _nothing(args: Args) -> list[Any]:
     return []
 
@@ -53,7 +57,7 @@ class OpDef:
     alias_of: str | None = None
     mutates: tuple[str, ...] = field(default=())
     scalar: ScalarFunction | None = None
-    bounds: Bounds = _nothing
+    bounds: Bounds = no_bounds
     guards: Guards = _nothing
 
     def bind(
@@ -84,7 +88,7 @@ def register(
     reference: Reference,
     alias_of: str | None = None,
     mutates: tuple[str, ...] = (),
-    bounds: Bounds = _nothing,
+    bounds: Bounds = no_bounds,
     guards: Guards = _nothing,
 ) -> None:
     """Add an operator; a name can be registered once."""
