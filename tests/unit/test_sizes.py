@@ -15,7 +15,7 @@ from webpte_host.base.layout import ROOT
 # number here and gives the reason in its commit.
 BUDGET = {
     "pysrc/webpte/engine": 46_600,  # with XNNPACK's delegates and language models, and bfloat16
-    "pysrc/webpte/llm": 14_500,
+    "pysrc/webpte/llm": 15_000,  # with the figures of a GPU
     "pysrc/webpte/tasks": 10_200,  # with the forms of tasks, which were the page's
     "web/page": 27_000,
     "tests": 124_000,  # XNNPACK, repositories in parts, drawings, compiled programs

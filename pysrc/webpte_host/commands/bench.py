@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
 
 _HUB = "hf:"
+_GPU = """
+import json
+from js import navigator
+from webpte.engine.gpu.devices import shared_device
+from webpte.llm.gpu_figures.measure import measure_gpu
+from webpte.llm.gpu_figures.result import describe
+
+device = await shared_device("webgpu")
+rows = [row async for row in measure_gpu(device)]
+return json.loads(describe(device.info, navigator.userAgent, version, rows).json())
+"""
 _CODE = """
 import webpte
 from webpte import bench
@@ -99,6 +111,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--filter", help="only kernels of the list, or cases of the suite, that match: 'conv*'"
     )
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="instead of a program: measure the GPU's peaks, and layers of known models; the file "
+        "of --json is the one that the page's view Bench saves and compares",
+    )
     compiling = parser.add_argument_group("compile times")
     compiling.add_argument(
         "--pipelines",
@@ -120,6 +138,8 @@ def main(arguments: list[str]) -> int:
         return environment.rerun_inside(["bench", *arguments], with_browser=with_browser)
     if options.kernels:
         return _time_kernels(options)
+    if options.gpu:
+        return _measure_gpu(options)
     if options.pipelines:
         return _compile(options)
     figures = _run(options) if options.device == "webgpu" else _run_native(options)
@@ -164,8 +184,11 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
             parser.error("--kernels runs natively only: a browser reads constants from files")
         if not options.kernels.is_file():
             raise HostError(f"{options.kernels} is not a file.")
+    elif options.gpu:
+        if program or options.pipelines or options.prefill:
+            parser.error("--gpu takes no program, no --pipelines and no --prefill")
     elif program is None:
-        parser.error("a program is needed, or --kernels")
+        parser.error("a program is needed, --gpu, or --kernels")
     elif isinstance(program, str):
         if options.draft or options.pipelines:
             parser.error(f"--draft and --pipelines take a file, not {_HUB}...")
@@ -187,6 +210,55 @@ def _time_kernels(options: argparse.Namespace) -> int:
     if options.json:
         write_results(options.json, figures)
     return 0
+
+
+def _measure_gpu(options: argparse.Namespace) -> int:
+    result = _gpu_in_browser(options) if options.device == "webgpu" else _gpu_natively(options)
+    print(f"adapter: {result['adapter']}; {result['browser']}")
+    for row in result["rows"]:
+        share = f"  {100 * row['share']:.0f} % of the peak" if "share" in row else ""
+        note = f"  {row['note']}" if "note" in row else ""
+        print(f"{row['value']:12,.3f} {row['unit']:9}{row['name']}{share}{note}")
+    if options.json:
+        write_results(options.json, result)
+    return 0
+
+
+def _gpu_natively(options: argparse.Namespace) -> dict[str, Any]:
+    import webpte
+    from webpte.llm.gpu_figures.measure import measure_gpu
+    from webpte.llm.gpu_figures.result import describe
+
+    async def run() -> str:
+        device = await webpte.shared_device(options.device)
+        _refuse_cpu(device.info, options)
+        rows = []
+        async for row in measure_gpu(device, _tell_step):
+            rows.append(row)
+        return describe(device.info, "native (Dawn)", webpte.__version__, rows).json()
+
+    try:
+        found: dict[str, Any] = json.loads(asyncio.run(run()))
+    except webpte.WebpteError as error:
+        raise HostError(str(error)) from error
+    return found
+
+
+def _tell_step(done: int, total: int, work: str) -> None:
+    if work:
+        print(f"{done + 1} of {total}: {work}", file=sys.stderr, flush=True)
+
+
+def _gpu_in_browser(options: argparse.Namespace) -> dict[str, Any]:
+    import webpte
+    from webpte_host.harness.browser import Harness, open_browser
+    from webpte_host.serving.server import Site
+
+    with Site() as site, open_browser(options.adapter) as browser:
+        harness = Harness.open(browser, site)
+        print("measuring, for a minute or two", file=sys.stderr, flush=True)
+        found: dict[str, Any] = harness.python(_GPU, timeout=1200, version=webpte.__version__)
+        return found
 
 
 def _compile(options: argparse.Namespace) -> int:

@@ -32,3 +32,20 @@ def test_figures_are_measured_and_compared(profile: BrowserContext, site: Site) 
         panel.get_by_role("button", name="Compare", exact=True).click()
         expect(panel).to_contain_text("another one")
         expect(page.locator("#error")).to_have_text("")
+
+
+def test_a_gpu_is_measured_and_the_measurement_cancelled(
+    profile: BrowserContext, site: Site
+) -> None:
+    with visit(profile, site) as page:
+        open_sample(page)
+        page.get_by_role("tab", name="Bench").click()
+        panel = page.locator("#view-bench")
+        panel.get_by_role("button", name="Measure this GPU").click()
+        expect(panel).to_contain_text("peak: memory (GB/s)")
+        panel.get_by_role("button", name="Cancel").click()
+        expect(status(page)).to_have_text("Cancelled: the figures so far are shown")
+        expect(panel).to_contain_text("peak: float32 (TFLOP/s)")
+        page.get_by_role("tab", name="Run").click()
+        page.get_by_role("button", name="Run", exact=True).click()
+        expect(page.locator("#error")).to_have_text("")

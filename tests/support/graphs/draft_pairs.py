@@ -8,6 +8,7 @@ noise in those weights the models agree as often as the noise lets them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,10 @@ GROUP = 32  # inputs that share a scale
 class Shape:
     """The sizes of a model. The defaults belong to a model of a billion parameters.
 
-    With `rotary`, queries and keys have a rotary embedding, as in ExecuTorch's Llama.
+    rotary        queries and keys have a rotary embedding, as in ExecuTorch's Llama
+    head          the width of a head; 0: the model's width, divided among the heads
+    normed        a norm of each query and key, as in Qwen3
+    small_table   the embedding has 4 bits
     """
 
     layers: int = 20
@@ -32,10 +36,13 @@ class Shape:
     context: int = 1024
     chunk: int = 128
     rotary: bool = False
+    head: int = 0
+    normed: bool = False
+    small_table: bool = False
 
     @property
     def head_size(self) -> int:
-        return self.size // self.heads
+        return self.head or self.size // self.heads
 
     def with_layers(self, layers: int) -> Shape:
         """Return the same sizes with another number of layers."""
@@ -49,12 +56,12 @@ def draft_pair(shape: Shape, draft_layers: int, noise: float) -> tuple[bytes, by
     )
 
 
-def decoder_model(shape: Shape) -> bytes:
-    """Write a model all of whose layers count."""
-    return _model(shape, shape.layers, shape.layers, 0)
+def decoder_model(shape: Shape, **options: Any) -> bytes:
+    """Write a model all of whose layers count; `options` are for `write_pte`."""
+    return _model(shape, shape.layers, shape.layers, 0, **options)
 
 
-def _model(shape: Shape, layers: int, full_layers: int, noise: float) -> bytes:
+def _model(shape: Shape, layers: int, full_layers: int, noise: float, **options: Any) -> bytes:
     """Write a model; layers after the first `full_layers` are scaled by `noise`."""
     g = GraphWriter()
     rows = (1, shape.chunk, shape.size)
@@ -63,9 +70,7 @@ def _model(shape: Shape, layers: int, full_layers: int, noise: float) -> bytes:
     g.op("et_vk.select_as_symint.default", input_pos, g.int(0), g.int(0), position)
     writer = _Writer(g, shape, position)
     writer.make_angles(tokens)
-    table = _numbers(0, (shape.vocabulary, shape.size)).astype(np.float16).astype(np.float32)
-    embedding = g.prepack(g.tensor(table.shape, constant=table))
-    x = g.op("aten.embedding.default", embedding, tokens, g.tensor(rows))
+    x = writer.embedding(tokens, rows)
     for layer in range(layers):
         x = writer.layer(x, layer, 1.0 if layer < full_layers else noise)
     row = g.op("aten.select_copy.int", x, g.int(1), g.int(-1), g.tensor((1, shape.size)))
@@ -74,7 +79,7 @@ def _model(shape: Shape, layers: int, full_layers: int, noise: float) -> bytes:
     g.inputs(tokens, input_pos)
     g.outputs(logits)
     g.host(tokens, dynamic=True)
-    return write_pte(g, constant_methods={"get_max_context_len": shape.context})
+    return write_pte(g, constant_methods={"get_max_context_len": shape.context}, **options)
 
 
 class _Writer:
@@ -106,6 +111,18 @@ class _Writer:
             for table in (np.cos(angles), np.sin(angles))
         )
 
+    def embedding(self, tokens: int, rows: tuple[int, ...]) -> int:
+        g, dims = self._g, (self._shape.vocabulary, self._shape.size)
+        if not self._shape.small_table:
+            table = _numbers(0, dims).astype(np.float16).astype(np.float32)
+            weight = g.prepack(g.tensor(dims, constant=table))
+            return g.op("aten.embedding.default", weight, tokens, g.tensor(rows))
+        packed = np.random.default_rng(0).integers(0, 256, (dims[0], dims[1] // 2), np.uint8)
+        scales = np.full((dims[0], dims[1] // GROUP), 0.2, np.float32)
+        weights = (g.tensor(one.shape, str(one.dtype), constant=one) for one in (packed, scales))
+        rest = g.int(GROUP), tokens, g.bool_(False), g.tensor(rows)
+        return g.op("et_vk.embedding_q4gsw.default", *weights, *rest)
+
     def norm(self, x: int, dims: tuple[int, ...]) -> int:
         g = self._g
         ones = g.tensor(dims[-1:], constant=np.ones(dims[-1:], np.float32))
@@ -129,15 +146,18 @@ class _Writer:
         """Add attention and a gated layer to the residual stream, with outputs of this scale."""
         g, shape, rows, seed = self._g, self._shape, self._rows, 10 * (number + 1)
         dims, kv = (*rows, shape.size), shape.kv_heads * shape.head_size
+        wide_heads = shape.heads * shape.head_size
         normed = self.norm(x, dims)
         q, k, v = (
             self._heads(self.linear(normed, rows, shape.size, width, seed + n, 2.0), width)
-            for n, width in enumerate((shape.size, kv, kv))
+            for n, width in enumerate((wide_heads, kv, kv))
         )
+        if shape.normed:
+            q, k = (self.norm(one, self._g.shapes[one][0]) for one in (q, k))
         attended = self._rotated_attention(q, k, v) if shape.rotary else self._attention(q, k, v)
-        joined = g.int_list([1, -1, shape.size])
-        flat = g.op("aten.view_copy.default", attended, joined, g.tensor(dims))
-        x = self._add(x, self.linear(flat, rows, shape.size, shape.size, seed + 3, scale))
+        joined = g.int_list([1, -1, wide_heads])
+        flat = g.op("aten.view_copy.default", attended, joined, g.tensor((*rows, wide_heads)))
+        x = self._add(x, self.linear(flat, rows, wide_heads, shape.size, seed + 3, scale))
         normed, wide = self.norm(x, dims), (*rows, shape.hidden)
         gate = self.linear(normed, rows, shape.size, shape.hidden, seed + 4)
         up = self.linear(normed, rows, shape.size, shape.hidden, seed + 5)

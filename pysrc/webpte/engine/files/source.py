@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -38,6 +38,7 @@ def fetch_problem(address: str, reason: str) -> str:
     )
 
 
+@runtime_checkable
 class ByteSource(Protocol):
     """Random access to a file. `read` returns exactly `length` bytes or raises SourceError.
 

@@ -48,7 +48,7 @@ async def open_source(
     """
     if IN_BROWSER and (opened := _opened(source, name)) is not None:
         return opened
-    if isinstance(source, FileSource | BytesSource):
+    if isinstance(source, ByteSource):
         return source
     if isinstance(source, Path):
         if not IN_BROWSER:

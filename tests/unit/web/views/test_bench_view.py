@@ -12,7 +12,9 @@ import pytest
 
 from page.app import App
 from page.views.bench import panel as bench_view
-from page.views.bench.result import (
+from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
+from webpte import DeviceInfo
+from webpte.llm.gpu_figures.result import (
     FRAGMENT,
     MAX_BYTES,
     MAX_ROWS,
@@ -22,8 +24,6 @@ from page.views.bench.result import (
     describe,
     read_result,
 )
-from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
-from webpte import DeviceInfo
 
 RESULT = BenchResult(
     "acme <b>x</b>",

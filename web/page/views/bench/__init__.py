@@ -1,4 +1,4 @@
-"""The bench: times of sample programs and of the open one, to keep, to share and to compare.
+"""The bench: figures of the GPU, of sample programs and of the open one, to share and to compare.
 
-panel    the view            measure  the measurements  result  the result as JSON and as a link
+panel    the view            measure  the measurements  chart  shares of peaks
 """

@@ -7,11 +7,11 @@ from typing import Any
 
 from page.core.session import Session
 from page.core.state import AppState
-from page.views.bench.result import BenchRow
 from webpte.errors import InputError
 from webpte.inspection.example import read_example
 from webpte.llm import Generator
 from webpte.llm.bench import bench_llm, bench_method
+from webpte.llm.gpu_figures.result import BenchRow
 
 SAMPLES = ("digits", "photo", "stories")
 RUNS, PROMPT, STEPS = 20, 64, 32

@@ -21,7 +21,7 @@ from webpte.engine.browser.scripts import load_script
 from webpte.engine.browser.settings_store import BrowserStore
 from webpte.engine.files.detached import shield_or_undo
 from webpte.engine.files.download import Progress
-from webpte.engine.files.source import BytesSource, ColumnSource, ConvertedSource
+from webpte.engine.files.source import FileSource
 from webpte.engine.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.engine.gpu.device import (
     BufferUse,
@@ -217,7 +217,7 @@ class WebGPUDevice:
     ) -> None:
         files = group_by_file(transfers)
         for source, _ in files:
-            if not isinstance(source, JsFile | BytesSource | ColumnSource | ConvertedSource):
+            if isinstance(source, FileSource):
                 raise DeviceError(f"{source.name}: constants must be in files of the browser")
         for source, ordered in files:
             # sources that were made when the program was built, which may convert large parts

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from webpte import DeviceInfo
 from webpte.engine.files.json_reader import Table, parse_table
+from webpte.engine.gpu.device_info import DeviceInfo
 
 FORMAT = "webpte-bench 1"
 FRAGMENT = "#bench="
 MAX_BYTES = 64 << 10  # of a result as JSON
 MAX_LINK = 16 << 10  # characters of a link
 MAX_ROWS, MAX_TEXT = 100, 300
+UNITS = ("ms", "us", "tokens/s", "TFLOP/s", "GB/s")  # of times, less is better; of others, more
 LIMITS = ("maxBufferSize", "maxComputeWorkgroupStorageSize", "maxComputeInvocationsPerWorkgroup")
 
 
@@ -27,11 +28,18 @@ class BenchError(ValueError):
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One figure: `unit` is "ms" (less is better) or "tokens/s" (more is better)."""
+    """A figure of a device.
+
+    unit   of UNITS
+    share  the part of the device's peak that the work reaches, if the peak is known
+    note   the error of a variant beside floats, for example
+    """
 
     name: str
     value: float
     unit: str
+    share: float | None = None
+    note: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -52,7 +60,11 @@ class BenchResult:
     rows: tuple[BenchRow, ...] = ()
 
     def json(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
+        rows = [
+            {name: value for name, value in asdict(row).items() if value not in (None, "")}
+            for row in self.rows
+        ]
+        return json.dumps({"format": FORMAT, **asdict(self), "rows": rows}, indent=1) + "\n"
 
     def link(self, base: str) -> str:
         """Return the page's address with the result in its fragment."""
@@ -63,8 +75,10 @@ class BenchResult:
         return link
 
 
-def describe(info: DeviceInfo, browser: str, version: str) -> BenchResult:
-    """Return a result without rows, for this adapter and browser."""
+def describe(
+    info: DeviceInfo, browser: str, version: str, rows: Sequence[BenchRow] = ()
+) -> BenchResult:
+    """Return a result for this adapter and browser."""
     names = info.vendor, info.architecture, info.description
     return BenchResult(
         " ".join(filter(None, names)) or info.kind,
@@ -74,6 +88,7 @@ def describe(info: DeviceInfo, browser: str, version: str) -> BenchResult:
         info.software,
         info.features,
         {name: info.limits[name] for name in LIMITS if name in info.limits},
+        tuple(rows),
     )
 
 
@@ -112,9 +127,11 @@ def read_result(text: str) -> BenchResult:
 
 def _row(table: Table) -> BenchRow:
     value, unit = float(table.number("value")), table.text("unit")
-    if value < 0 or unit not in ("ms", "tokens/s"):
-        raise BenchError(f"{table.name} must be a positive number of ms or tokens/s")
-    return BenchRow(table.text("name")[:MAX_TEXT], value, unit)
+    if value < 0 or unit not in UNITS:
+        raise BenchError(f"{table.name} must be a positive number of {', '.join(UNITS)}")
+    share = float(table.number("share", -1.0))
+    note = table.text("note", "")[:MAX_TEXT]
+    return BenchRow(table.text("name")[:MAX_TEXT], value, unit, share if share >= 0 else None, note)
 
 
 def _unpack(packed: str) -> str:
