@@ -12,7 +12,7 @@ from webpte_host.base.layout import ROOT
 
 PAGE, RESULTS = ROOT / "docs/reference/gpus.md", ROOT / "docs/reference/gpus"
 _BEGIN, _END = "<!-- results -->\n", "<!-- end of results -->\n"
-# Headings, and the names of rows: those that begin so, the best of all variants.
+# Headings, and the beginnings of names of rows; of several variants, the best is taken.
 _COLUMNS = (
     ("float32, TFLOP/s", "peak: float32"),
     ("int8, TOP/s", "peak: packed int8"),
@@ -44,7 +44,7 @@ def _place(browser: str) -> str:
     """Return the browser that a user agent names."""
     for word, name in (("Firefox/", "Firefox"), ("Chrome/", "Chromium"), ("Version/", "Safari")):
         if word in browser:
-            return f"{name} {browser.split(word)[1].split('.')[0]}"
+            return f"{name} {browser.split(word)[1].split('.', maxsplit=1)[0]}"
     return browser
 
 
