@@ -116,7 +116,7 @@ def test_updates_that_are_not_the_attentions_stay(which: str) -> None:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of attention with a soft cap; by default those that are recognized.
+    """The parts of attention with a soft cap; with the defaults, the attention is recognized.
 
     cap, uncap    the number that the tanh is multiplied with, and its argument is divided by
     hidden        the score of hidden keys
