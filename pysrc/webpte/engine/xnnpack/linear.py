@@ -44,6 +44,8 @@ def lower_linear(lowering: Lowering, node: XnnNode) -> None:
         bias = replace(bias, dims=out.dims[-1:])
     if len(weight.dims) != 2:
         raise GraphError(f"weights {list(weight.dims)}; they are a matrix")
+    columns = weight.dims[1 if node.integers["flags"] & TRANSPOSED else 0]
+    lowering.expect(out, (*x.dims[:-1], columns))
     rows = lowering.dynamic.get(x.id)
     if rows is None and x.quantizes_input:
         rows = quantize_rows(lowering, x)

@@ -20,6 +20,7 @@ from support.write.xnnpack_writer import (
     per_row,
     per_tensor,
 )
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.ops import registered_names
 from webpte.engine.xnnpack.elementwise import BINARY, UNARY
 from webpte.engine.xnnpack.nodes import NODES as LOWERED
@@ -314,6 +315,44 @@ def test_scales_along_another_dim() -> None:
     g.node("FullyConnected", x, w, None, g.value((1, 4), argument=1, output=True))
     with pytest.raises(GraphError, match="value 1: scales along dim 1, not dim 0"):
         graph_of(g)
+
+
+# --- bounds of live sizes -------------------------------------------------------------------------
+
+
+def bounded(*, dynamic: bool, bound: int) -> XnnpackWriter:
+    """Write a layer and a sum, whose rows the file bounds by more than there are."""
+    g = XnnpackWriter()
+    x = g.value((3, 3, 5), argument=0, dynamic=dynamic)
+    weight = g.value((4, 5), constant=floats(4, 5, seed=1))
+    made = g.value((3, bound, 4))
+    total = g.value((3, bound, 4), argument=1, output=True, dynamic=dynamic)
+    g.node("FullyConnected", x, weight, None, made)
+    g.node("Add", made, made, total)
+    return g
+
+
+@pytest.mark.parametrize("device", ["numpy", SimulatedDevice])
+def test_bounds_wider_than_the_results(device: Any) -> None:
+    """Exporters bound (a * b) // b by more than a."""
+
+    async def run() -> None:
+        given = device if isinstance(device, str) else device()
+        async with await load(bounded(dynamic=True, bound=9).method(), device=given) as program:
+            for dims in ((3, 3, 5), (1, 2, 5), (3, 1, 5), (3, 3, 5)):
+                x = floats(*dims)
+                (found,) = await program.forward(x)
+                np.testing.assert_allclose(found, 2 * x @ floats(4, 5, seed=1).T, rtol=1e-5)
+
+    wait(run())
+
+
+@pytest.mark.parametrize(("dynamic", "bound"), [(False, 9), (True, 2)])
+def test_sizes_that_are_no_bounds_of_the_results(dynamic: bool, bound: int) -> None:
+    with pytest.raises(
+        GraphError, match=rf"\[3, {bound}, 4\] in the file, \[3, 3, 4\] by its node"
+    ):
+        graph_of(bounded(dynamic=dynamic, bound=bound))
 
 
 # --- products, softmax --------------------------------------------------------------------------
