@@ -130,7 +130,9 @@ def _lower_dynamic(
     else:
         lowering.refuse(node, f"quantized in each run, with {weight.datatype.name}")
         return
-    compute_clamped(lowering, node, out, name, args)
+    wide = lowering.in_float32(out)
+    compute_clamped(lowering, node, wide, name, args)
+    lowering.cast(wide, out)
 
 
 def _lower_weight_only(
@@ -197,6 +199,8 @@ def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> Dynam
     """Append the computation of the scales and the zero points of the rows of a value."""
     if not 1 <= dims <= len(source.dims):
         raise GraphError(f"rows of {dims} dims of {len(source.dims)}")
+    given, source = source, lowering.in_float32(source)
+    lowering.cast(given, source)
     held = lowering.held(source)
     apart = held.order[: len(source.dims) - dims] == tuple(range(len(source.dims) - dims))
     x = held.tensor if apart else lowering.plain(source)

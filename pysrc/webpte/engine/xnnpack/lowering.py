@@ -74,7 +74,10 @@ class Held:
 
 @dataclass(frozen=True)
 class DynamicRows:
-    """A value that is quantized in each run: floats, and a scale and a zero point per row."""
+    """A value that is quantized in each run: floats, and a scale and a zero point per row.
+
+    Halves are computed with as float32, as scales are.
+    """
 
     source: XnnTensor
     scale: Tensor
@@ -224,6 +227,20 @@ class Lowering:
         self.writer.call(name, args, made.tensor)
         self.give(value, made)
         return made
+
+    def in_float32(self, value: XnnTensor) -> XnnTensor:
+        """Return the value itself, or for halves a new value of float32 with the same dims."""
+        if value.datatype is not XnnDataType.FP16:
+            return value
+        made = replace(self.values[value.id], id=-1 - value.id, datatype=XnnDataType.FP32)
+        self.values[made.id] = made
+        return made
+
+    def cast(self, source: XnnTensor, target: XnnTensor) -> None:
+        """Append the conversion of a value to the type of another value, if they are two."""
+        if source is not target:
+            held = self.held(source)
+            self.compute(target, "aten._to_copy.default", (held.tensor,), held.order)
 
     def refuse(self, node: XnnNode, detail: str) -> None:
         """Append a call of an operator that does not exist: only a run of the graph needs it."""

@@ -317,6 +317,43 @@ def test_scales_along_another_dim() -> None:
         graph_of(g)
 
 
+@pytest.mark.parametrize("type", ["fp32", "fp16"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_that_are_rounded_in_each_run(type: str, bits: int) -> None:
+    """Halves run on the GPU, too: they are converted to float32, as scales are."""
+    random = np.random.default_rng(6)
+    whole = random.integers(-8, 8, (3, 6)) if bits == 4 else random.integers(-127, 128, (3, 6))
+    steps = np.array([0.5, 0.25, 0.125], np.float32) / 2**bits
+    codes = (whole + 8).astype(np.uint8) if bits == 4 else whole.astype(np.int8)
+    stored = codes[:, ::2] | codes[:, 1::2] << 4 if bits == 4 else codes
+    g = XnnpackWriter()
+    x = g.value((2, 6), type, argument=0)
+    rounded = g.value((2, 6), "qdint8", quant=per_row())
+    quant = per_channel(steps.tolist())
+    w = g.value((3, 6), f"qcint{bits}", constant=np.ascontiguousarray(stored), quant=quant)
+    bias = g.value((3,), constant=floats(3, seed=4))
+    made = g.value((2, 3), type, argument=1, output=True)
+    g.node("Convert", x, rounded)
+    g.node("FullyConnected", rounded, w, bias, made, clamp=(-2.0, 2.0))
+    given = floats(2, 6, seed=5).astype(np.float16 if type == "fp16" else np.float32)
+    rows = given.astype(np.float64)
+    low, high = np.minimum(rows.min(1), 0), np.maximum(rows.max(1), 0)
+    scale = ((high - low) / 255)[:, None]
+    zero = np.rint(-128 - low[:, None] / scale)
+    near = (np.clip(np.rint(rows / scale) + zero, -128, 127) - zero) * scale
+    want = np.clip(near @ (whole * steps[:, None]).T + floats(3, seed=4), -2, 2)
+
+    async def run() -> None:
+        device = SimulatedDevice(features=("shader-f16",))
+        async with await load(g.method(), device=device) as program:
+            (found,) = await program.forward(given)
+            assert found.dtype == given.dtype
+            np.testing.assert_allclose(found, want, rtol=2e-3, atol=2e-3)
+            assert {row.where for row in program.report} <= {"gpu", "alias"}
+
+    wait(run())
+
+
 # --- bounds of live sizes -------------------------------------------------------------------------
 
 
