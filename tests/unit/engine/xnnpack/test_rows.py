@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from support.graphs.graphs import load, wait
-from support.graphs.xnnpack_graphs import binary, computed, graph_of, unary
+from support.graphs.xnnpack_graphs import binary, computed, graph_of, names_of, unary
 from support.write.xnnpack_writer import (
     NODES,
     Quant,
@@ -419,6 +419,11 @@ def test_products_whose_batches_broadcast(a: tuple[int, ...], b: tuple[int, ...]
     x, y = floats(*a), floats(*b, seed=1)
     g = binary("BatchMatrixMultiply", a, b, out=(x @ y).shape)
     np.testing.assert_allclose(computed(g, x, y), x @ y, rtol=1e-5, atol=1e-6)
+
+
+def test_products_whose_batches_fit_are_one_call() -> None:
+    g = binary("BatchMatrixMultiply", (3, 2, 5), (3, 5, 4), out=(3, 2, 4))
+    assert names_of(g) == ["aten.bmm.default"]
 
 
 def test_products_whose_batches_do_not_fit() -> None:
