@@ -202,7 +202,9 @@ async def _read_graphs(
 
 def _end(plan: ExecutionPlan, index: int) -> End | None:
     value = plan.values[index]
-    return End(value.sizes, value.dim_order) if isinstance(value, TensorMeta) else None
+    if not isinstance(value, TensorMeta):
+        return None
+    return End(value.sizes, value.dim_order, value.dynamism != Dynamism.STATIC)
 
 
 def _with_arguments(plan: ExecutionPlan, places: Mapping[int, tuple[int, ...]]) -> ExecutionPlan:
@@ -359,6 +361,14 @@ def _is_like(passed: EValue, taken: Value) -> bool:
     return passed.sizes == taken.dims or passed.is_unbounded
 
 
+def _holds(passed: EValue, given: Value) -> bool:
+    """Return whether a tensor of the program, whose sizes are bounds, can hold a graph's output."""
+    if not isinstance(passed, TensorMeta) or not isinstance(given, Tensor):
+        return False
+    fits = len(passed.sizes) == len(given.dims) and passed.dynamism != Dynamism.STATIC
+    return fits and all(map(int.__le__, given.dims, passed.sizes))
+
+
 def _is_stored_like(passed: EValue, taken: Value) -> bool:
     if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
         return True
@@ -414,9 +424,11 @@ def _called_graph(
             f"{_mismatch(plan, graph, call)}, and the file does not say which belong together; "
             "export without what the model computes and does not use"
         )
+    bounds = plan.delegates[call.delegate_index].id != VULKAN
     for place, (index, value_id) in enumerate(zip(call.args, ids, strict=True)):
         passed, taken = plan.values[index], graph.values[value_id]
-        if not _is_like(passed, taken):
+        bounded = bounds and place >= len(graph.inputs) and _holds(passed, taken)
+        if not _is_like(passed, taken) and not bounded:
             raise GraphError(
                 f"method {plan.name!r}: delegate {call.delegate_index}: value {place} of its call "
                 f"is {_kind(passed)} in the program and {_kind(taken)} in the graph. The exporter "

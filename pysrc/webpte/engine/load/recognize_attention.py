@@ -123,6 +123,8 @@ class AttentionRecognizer(Recognizer):
         tokens = {self.dims(value_id)[:2] for value_id in (query, *new)}
         if places != {position} or len(tokens) > 1 or self.dims(new[0]) != self.dims(new[1]):
             return
+        if not self.is_steady(*new):
+            return
         self.replaced |= {update.index: None for update in updates if update is not None}
         args = (query, *new, keys, values, position, self.add(IntValue(1)), *more)
         self.replaced[call.index] = replace(call, name=WITH_CACHE, args=args)
@@ -152,6 +154,8 @@ class AttentionRecognizer(Recognizer):
         window = self._window_of(masked.args[0], query[0], keys, updates[0].args[2])
         same = updates[0].args[2] == updates[1].args[2]
         if window is None or not same or not self._is_alike(query[0], keys, values, end.args[-1]):
+            return
+        if not self.is_steady(query[0], *(update.args[0] for update in updates if update)):
             return
         made = (NullValue(), IntValue(0), BoolValue(True), DoubleValue(query[1]), IntValue(window))
         added = [self.add(value) for value in (*made, DoubleValue(capped[1]))]
@@ -234,11 +238,14 @@ class AttentionRecognizer(Recognizer):
         return cache if is_state and self._is_first(picked) else None
 
     def _only_update(self, cache: int) -> Call | None:
-        """Return the update of a cache that only the update and one other call use."""
+        """Return the update of a cache that only the update and one later call use."""
         users = [self.graph.calls[i] for i in self.flow.readers.get(cache, ())]
-        updates = [call for call in users if _name(call) == UPDATE and call.args[1] == cache]
-        alone = len(updates) == 1 and len(users) == 2 and cache not in self.graph.outputs
-        return updates[0] if alone and not self.flow.readers.get(updates[0].args[-1]) else None
+        if len(users) != 2 or cache in self.graph.outputs:
+            return None
+        update, reader = users
+        if _name(update) != UPDATE or update.args[1] != cache or _name(reader) == UPDATE:
+            return None
+        return None if self.flow.readers.get(update.args[-1]) else update
 
     def _end(self, last: Call) -> Call | None:
         """Return the call that gives the result as [1, tokens, heads, size]."""

@@ -63,7 +63,7 @@ class NormRecognizer(Recognizer):
         """Return the epsilon of a factor that is the reciprocal of the root mean square of x."""
         rsqrt = self.writer(factor, RSQRT)
         total = None if rsqrt is None else self.writer(rsqrt.args[0], ADD)
-        if total is None or not self.is_plain_sum(total):
+        if total is None or not self.is_plain_sum(total) or not self.is_steady(x):
             return None
         epsilon = mean = None
         for term, other in (total.args[:2], total.args[1::-1]):

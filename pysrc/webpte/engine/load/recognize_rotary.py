@@ -130,14 +130,19 @@ class RotaryRecognizer(Recognizer):
                 wanted = [{a, sines}, {b, cosines}]
                 if [set(call.args[:2]) for call in products] not in (wanted, wanted[::-1]):
                     continue
-                pairs = self._pairs(a, b)
+                pairs = self._pairs(a, b, end)
                 tables = [self._table(table, end) for table in (cosines, sines)]
-                if pairs is not None and tables[0] is not None and tables[1] is not None:
+                if pairs is None or tables[0] is None or tables[1] is None:
+                    continue
+                if self.is_steady(tables[0], tables[1]):
                     return Rotation(pairs, tables[0], tables[1], end)
         return None
 
-    def _pairs(self, a: int, b: int) -> Call | None:
-        """Return the view that a and b are the first and the second of each pair of."""
+    def _pairs(self, a: int, b: int, end: Call) -> Call | None:
+        """Return the view that a and b are the first and the second of each pair of.
+
+        The view has the dims of the result, with pairs: no view in between exchanges dims.
+        """
         cuts = [self._cut(value) for value in (a, b)]
         if cuts[0] is None or cuts[1] is None or cuts[0].args[0] != cuts[1].args[0]:
             return None
@@ -148,10 +153,14 @@ class RotaryRecognizer(Recognizer):
         source = cuts[0].args[0]
         view = self.origin(source, VIEW)
         alone = len(self.flow.readers.get(source, ())) == 2 and source not in self.graph.outputs
-        if view is None or not alone or len(self.dims(source)) != 5:
+        *outer, size = self.dims(end.args[-1])
+        halves = (*outer, size // 2)
+        if view is None or not alone or self.dims(source) != (*halves, 2):
             return None
-        size = self.graph.value(view.args[1])
-        listed = isinstance(size, IntListValue | ValueListValue) and len(size.items) == 5
+        if self.dims(a) != halves or self.dims(b) != halves:
+            return None
+        sizes = self.graph.value(view.args[1])
+        listed = isinstance(sizes, IntListValue | ValueListValue) and len(sizes.items) == 5
         return view if listed else None
 
     def _cut(self, value_id: int) -> Call | None:

@@ -78,6 +78,8 @@ class HalfRotaryRecognizer(RotaryRecognizer):
                 tables = [self._base(value_id, end) for value_id in (cosines, sines)]
                 if source is None or tables[0] is None or tables[1] is None:
                     continue
+                if not self.is_steady(source.args[0], tables[0], tables[1]):
+                    continue
                 alike = self.dims(source.args[0]) == self.dims(end.args[-1])
                 if alike and self._is_only_source(x) and self._is_turned(halves, x):
                     return Rotation(source, tables[0], tables[1], end)

@@ -101,6 +101,10 @@ class Recognizer:
         call = self.graph.calls[writers[0]]
         return call if call.name in names else None
 
+    def is_steady(self, *value_ids: int) -> bool:
+        """Return whether values stay the same during a run, so that a later call can read them."""
+        return self.flow.volatile.isdisjoint(value_ids)
+
     def only_reader(self, value_id: int, name: str) -> Call | None:
         readers = self.flow.readers.get(value_id, ())
         if len(readers) != 1 or value_id in self.graph.outputs:

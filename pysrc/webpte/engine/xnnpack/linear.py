@@ -44,6 +44,8 @@ def lower_linear(lowering: Lowering, node: XnnNode) -> None:
         bias = replace(bias, dims=out.dims[-1:])
     if len(weight.dims) != 2:
         raise GraphError(f"weights {list(weight.dims)}; they are a matrix")
+    columns = weight.dims[1 if node.integers["flags"] & TRANSPOSED else 0]
+    lowering.expect(out, (*x.dims[:-1], columns))
     rows = lowering.dynamic.get(x.id)
     if rows is None and x.quantizes_input:
         rows = quantize_rows(lowering, x)
@@ -128,7 +130,9 @@ def _lower_dynamic(
     else:
         lowering.refuse(node, f"quantized in each run, with {weight.datatype.name}")
         return
-    compute_clamped(lowering, node, out, name, args)
+    wide = lowering.in_float32(out)
+    compute_clamped(lowering, node, wide, name, args)
+    lowering.cast(wide, out)
 
 
 def _lower_weight_only(
@@ -195,6 +199,8 @@ def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> Dynam
     """Append the computation of the scales and the zero points of the rows of a value."""
     if not 1 <= dims <= len(source.dims):
         raise GraphError(f"rows of {dims} dims of {len(source.dims)}")
+    given, source = source, lowering.in_float32(source)
+    lowering.cast(given, source)
     held = lowering.held(source)
     apart = held.order[: len(source.dims) - dims] == tuple(range(len(source.dims) - dims))
     x = held.tensor if apart else lowering.plain(source)

@@ -6,13 +6,15 @@ a value is held. Elementwise nodes keep the order of their inputs; a node that n
 order has values permuted that are held in another. Between convolutions nothing is permuted, and
 the transpositions that the exporter writes around them cancel out.
 
-Sizes in the file are the largest ones. Live sizes follow from the inputs, as in other graphs.
+Sizes in the file are the largest ones. Live sizes follow from the inputs, as in other graphs. Where
+inputs change their sizes, exporters bound the sizes of computed values, and the bound may be wider
+than the sizes that the node computes from its inputs: then those count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,6 +61,7 @@ class End:
 
     sizes: Dims
     dim_order: Order
+    dynamic: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,10 @@ class Held:
 
 @dataclass(frozen=True)
 class DynamicRows:
-    """A value that is quantized in each run: floats, and a scale and a zero point per row."""
+    """A value that is quantized in each run: floats, and a scale and a zero point per row.
+
+    Halves are computed with as float32, as scales are.
+    """
 
     source: XnnTensor
     scale: Tensor
@@ -91,13 +97,19 @@ class Lowering:
     """A graph being lowered: a node reads values as `held`, and states the values it computes."""
 
     def __init__(
-        self, graph: XnnGraph, constants: Sequence[Constant | None], scales: Mapping[int, Any]
+        self,
+        graph: XnnGraph,
+        constants: Sequence[Constant | None],
+        scales: Mapping[int, Any],
+        resizes: bool,
     ) -> None:
+        """Take the constants, the scales by their values, and whether inputs change their sizes."""
         self.writer = GraphWriter()
         self.values = {value.id: value for value in graph.values}
         self.dynamic: dict[int, DynamicRows] = {}
         self._constants = constants
         self._scales = scales
+        self._resizes = resizes
         self._held: dict[int, Held] = {}
         self._permuted: dict[tuple[int, Order], Held] = {}
 
@@ -179,6 +191,7 @@ class Lowering:
 
     def new(self, value: XnnTensor, order: Order | None = None, dtype: DType | None = None) -> Held:
         """Return a new tensor that holds a value in an order."""
+        value = self.values[value.id]  # see expect
         order = tuple(range(len(value.dims))) if order is None else order
         if len(order) != len(value.dims):
             raise GraphError(f"value {value.id} {list(value.dims)} has not {len(order)} dims")
@@ -194,8 +207,14 @@ class Lowering:
         self._held[value.id] = held
 
     def expect(self, value: XnnTensor, dims: Sequence[int]) -> None:
-        """Raise if the file gives a value other dims than its node computes."""
-        if tuple(dims) != value.dims:
+        """Raise if the file gives a value other dims than its node computes, unless as a bound."""
+        value = self.values[value.id]
+        if tuple(dims) == value.dims:
+            return
+        bounded = len(dims) == len(value.dims) and all(map(int.__le__, dims, value.dims))
+        if self._resizes and bounded:
+            self.values[value.id] = replace(value, dims=tuple(dims))
+        else:
             raise GraphError(
                 f"value {value.id} is {list(value.dims)} in the file, {list(dims)} by its node"
             )
@@ -208,6 +227,20 @@ class Lowering:
         self.writer.call(name, args, made.tensor)
         self.give(value, made)
         return made
+
+    def in_float32(self, value: XnnTensor) -> XnnTensor:
+        """Return the value itself, or for halves a new value of float32 with the same dims."""
+        if value.datatype is not XnnDataType.FP16:
+            return value
+        made = replace(self.values[value.id], id=-1 - value.id, datatype=XnnDataType.FP32)
+        self.values[made.id] = made
+        return made
+
+    def cast(self, source: XnnTensor, target: XnnTensor) -> None:
+        """Append the conversion of a value to the type of another value, if they are two."""
+        if source is not target:
+            held = self.held(source)
+            self.compute(target, "aten._to_copy.default", (held.tensor,), held.order)
 
     def refuse(self, node: XnnNode, detail: str) -> None:
         """Append a call of an operator that does not exist: only a run of the graph needs it."""
@@ -281,10 +314,12 @@ async def lower_graph(
     """Lower a graph. `ends` are the arguments of the delegate, `nodes` the kinds of nodes."""
     check_graph(graph)
     constants = resolve_constants(graph, source, named)
-    lowering = Lowering(graph, constants, await read_scales(graph, constants))
     inputs = _sorted(value for value in graph.values if value.is_input)
     outputs = _sorted(value for value in graph.values if value.is_output)
-    given = [_take(lowering, value, _end_of(value, ends)) for value in inputs]
+    taken = [_end_of(value, ends) for value in inputs]
+    resizes = any(end.dynamic for end in taken)
+    lowering = Lowering(graph, constants, await read_scales(graph, constants), resizes)
+    given = [_take(lowering, value, end) for value, end in zip(inputs, taken, strict=True)]
     for number, node in enumerate(graph.nodes):
         try:
             nodes[node.kind](lowering, node)

@@ -78,6 +78,8 @@ def _lower_q8(
 def _spread(lowering: Lowering, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return matrices with the batches that are common to both."""
     outer = broadcast(left.dims[:-2], right.dims[:-2])
+    if left.dims[:-2] == right.dims[:-2]:
+        return left, right
     sizes = list[Any]()
     for place in range(-2 - len(outer), -2):
         wide = [one for one in (left, right) if -place <= len(one.dims) and one.dims[place] != 1]

@@ -182,7 +182,8 @@ def _lower_dynamic(
     shape, constant = float_weights(lowering, sizes, weight, image.dtype.name)
     kernel = lowering.writer.new_tensor(image.dtype, shape, constant)
     stride, dilation = window(node, "subsampling"), window(node, "dilation")
-    made = lowering.new(out, IMAGES)
+    wide = lowering.in_float32(out)
+    made = lowering.new(wide, IMAGES)
     sums, scaled = (lowering.writer.new_tensor(image.dtype, made.tensor.dims) for _ in range(2))
     args = (rounded, kernel, None, stride, pads, dilation, sizes.transposed, extra, sizes.groups)
     lowering.writer.call("webpte.dq8_conv_in_floats.default", args, sums)
@@ -197,7 +198,8 @@ def _lower_dynamic(
         lowering.writer.call("aten.add.Tensor", (scaled, channels), total)
         scaled = total
     clamp(lowering, node, scaled, made.tensor)
-    lowering.give(out, made)
+    lowering.give(wide, made)
+    lowering.cast(wide, out)
 
 
 def _rounded(lowering: Lowering, image: Tensor, rows: DynamicRows) -> Tensor:

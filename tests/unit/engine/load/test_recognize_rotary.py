@@ -32,6 +32,9 @@ class Parts:
     returned   whether the head before its rotation is an output, too
     cut        the place at which a head is cut
     doubled    whether each use of a view has a separate view, as in exports of fixed shapes
+    group      neighbours that stand together, of which the first two are rotated
+    changed    whether the table of cosines is state that changes after it was read
+    crossed    whether neighbours are cut with heads before tokens, and viewed the other way round
     """
 
     swapped: bool = False
@@ -43,6 +46,9 @@ class Parts:
     returned: bool = False
     cut: int = HALF
     doubled: bool = False
+    changed: bool = False
+    group: int = 2
+    crossed: bool = False
 
 
 Rotating = Generator[None, None, int]  # a rotation that stops once its source is there
@@ -63,7 +69,15 @@ class Writer(GraphWriter):
     def __init__(self, parts: Parts, *tables: tuple[int, ...]) -> None:
         super().__init__()
         self.parts = parts
-        self.tables = [self.tensor(dims) for dims in tables]
+        self.given = [self.tensor(dims) for dims in tables]
+        self.tables = list(self.given)
+        if parts.changed:
+            self.tables[0] = self.tensor(tables[0], constant=np.ones(tables[0], np.float32))
+
+    def change(self) -> None:
+        """Write the next table of cosines, if it is state that changes."""
+        if self.parts.changed:
+            self.op("aten.sigmoid.default", self.given[0], self.tables[0])
 
     def times(self, one: int, other: int, dims: tuple[int, ...]) -> int:
         pair = (other, one) if self.parts.swapped else (one, other)
@@ -86,13 +100,17 @@ class Writer(GraphWriter):
     def rotate_neighbours(self, x: int, heads: int) -> Rotating:
         """Rotate each pair of neighbours in the heads of x [1, S, heads * D]."""
         dims = (1, TOKENS, heads, HALF)
-        pairs = [self.view(x, *dims, 2)] * 2
+        apart = (1, heads, TOKENS, HALF) if self.parts.crossed else dims
+        pairs = [self.view(x, *apart, self.parts.group)] * 2
         if self.parts.doubled:
-            pairs[1] = self.view(x, *dims, 2)
+            pairs[1] = self.view(x, *apart, self.parts.group)
         yield
-        cuts = [self.slice(pairs[at], 4, at, at + 1, (*dims, 1)) for at in range(2)]
+        cuts = [self.slice(pairs[at], 4, at, at + 1, (*apart, 1)) for at in range(2)]
         axis = self.int_list([4])
-        a, b = (self.op("aten.squeeze_copy.dims", cut, axis, self.tensor(dims)) for cut in cuts)
+        if self.parts.crossed:
+            a, b = (self.view(cut, *dims) for cut in cuts)
+        else:
+            a, b = (self.op("aten.squeeze_copy.dims", cut, axis, self.tensor(dims)) for cut in cuts)
         cosines, sines = (self.view(table, 1, TOKENS, 1, HALF) for table in self.tables)
         again = [cosines, sines]
         if self.parts.doubled:
@@ -102,6 +120,7 @@ class Writer(GraphWriter):
         real = self.sum(names[0], self.times(a, first, dims), self.times(b, sines, dims), dims)
         products = self.times(a, again[1], dims), self.times(b, again[0], dims)
         more = self.sum(names[1], *products, dims)
+        self.change()
         sides = [
             self.op("aten.unsqueeze_copy.default", side, self.int(4), self.tensor((*dims, 1)))
             for side in (real, more)
@@ -134,6 +153,7 @@ class Writer(GraphWriter):
         )
         first = sines if self.parts.mixed else cosines
         straight = self.times(x, first, dims)
+        self.change()
         total = self.sum("add", straight, self.times(turned, sines, dims), dims)
         if self.parts.returned:
             self.outputs(x)
@@ -145,8 +165,9 @@ def written(kind: str, parts: Parts) -> GraphWriter:
     table = (TOKENS, HALF) if kind == "neighbours" else (1, TOKENS, SIZE)
     g = Writer(parts, table, table)
     rotate = g.rotate_neighbours if kind == "neighbours" else g.rotate_halves
-    query, key = (g.tensor((1, TOKENS, heads * SIZE)) for heads in (HEADS, KEY_HEADS))
-    g.inputs(query, key, *g.tables)
+    width = parts.group * HALF
+    query, key = (g.tensor((1, TOKENS, heads * width)) for heads in (HEADS, KEY_HEADS))
+    g.inputs(query, key, *g.given)
     rotating = [rotate(query, HEADS), rotate(key, KEY_HEADS)]
     for one in rotating[: 1 if parts.early else 2]:
         next(one)
@@ -165,10 +186,11 @@ def written(kind: str, parts: Parts) -> GraphWriter:
     return g
 
 
-def calls(kind: str) -> list[list[np.ndarray]]:
+def calls(kind: str, group: int = 2) -> list[list[np.ndarray]]:
     random = np.random.default_rng(6)
     table = (TOKENS, HALF) if kind == "neighbours" else (1, TOKENS, SIZE)
-    dims = ((1, TOKENS, HEADS * SIZE), (1, TOKENS, KEY_HEADS * SIZE), table, table)
+    width = group * HALF
+    dims = ((1, TOKENS, HEADS * width), (1, TOKENS, KEY_HEADS * width), table, table)
     return [[random.normal(0, 1, one).astype(np.float32) for one in dims]]
 
 
@@ -185,14 +207,18 @@ def test_a_rotation_of_query_and_key_is_one_call(kind: str, which: str) -> None:
     ("kind", "parts"),
     [
         ("neighbours", {"mixed": True}),
+        ("neighbours", {"group": 3}),
+        ("neighbours", {"crossed": True}),
         *((kind, {"backwards": True}) for kind in ("neighbours", "halves")),
+        *((kind, {"changed": True}) for kind in ("neighbours", "halves")),
         *((kind, {"keyed": False}) for kind in ("neighbours", "halves")),
         *((kind, {"early": True}) for kind in ("neighbours", "halves")),
     ],
     ids=str,
 )
 def test_what_is_no_rotation_stays(kind: str, parts: dict[str, Any]) -> None:
-    found = wait(recognized(written(kind, Parts(**parts)), calls(kind)))
+    made = Parts(**parts)
+    found = wait(recognized(written(kind, made), calls(kind, made.group)))
     assert not found[NEIGHBOURS] + found[HALVES]
     assert found[CAT] == (1 if parts.get("keyed") is False else 2)
 

@@ -161,36 +161,42 @@ def test_transposes_cancel_out() -> None:
     np.testing.assert_allclose(computed(g, X.transpose(0, 3, 1, 2)), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("type", ["fp32", "fp16"])
 @pytest.mark.parametrize("kind", ["Conv2d", "ConvTranspose2d"])
-def test_images_that_are_rounded_in_each_run_and_where_the_report_says_so(kind: str) -> None:
+def test_images_that_are_rounded_in_each_run_and_where_the_report_says_so(
+    kind: str, type: str
+) -> None:
     """The sums are exact in float32, and the report names an operator in floats."""
     random = np.random.default_rng(5)
     w = random.integers(-127, 128, (6, 3, 2, 4)).astype(np.int8)
     steps = random.uniform(0.01, 0.02, 6).astype(np.float32)
     g = XnnpackWriter()
-    x = g.value((1, 6, 7, 4), argument=0)
+    x = g.value((1, 6, 7, 4), type, argument=0)
     rounded = g.value((1, 6, 7, 4), "qdint8", quant=per_row(3))
     weight = g.value(w.shape, "qcint8", constant=w, quant=per_channel(steps.tolist()))
     bias = g.value((6,), constant=B)
     dims = (1, 4, 6, 6) if kind == "Conv2d" else (1, 8, 8, 6)
-    made = g.value(dims, argument=1, output=True)
+    made = g.value(dims, type, argument=1, output=True)
     fields: dict[str, Any] = {"kernel": (3, 2), "stride": (1, 1), "dilation": (1, 1), **SIDES}
     fields |= {"adjustment": (0, 0), "groups": 1, "inputs": 4, "outputs": 6}
     g.node("Convert", x, rounded)
     g.node(kind, rounded, weight, bias, made, **fields)
-    given = X[:1]
+    given = X[:1].astype(np.float16 if type == "fp16" else np.float32)
     low, high = min(0.0, float(given.min())), max(0.0, float(given.max()))
     scale = (high - low) / 255
     zero = round(-128 - low / scale)
-    whole = np.clip(np.rint(given / scale) + zero, -128, 127) - zero
+    whole = np.clip(np.rint(given.astype(np.float32) / scale) + zero, -128, 127) - zero
     want = (convolved if kind == "Conv2d" else deconvolved)(whole * scale, w) * steps + B
 
     async def run() -> None:
-        async with await load(g.method(), device=SimulatedDevice()) as program:
+        device = SimulatedDevice(features=("shader-f16",))
+        async with await load(g.method(), device=device) as program:
             (found,) = await program.forward(given)
+            assert found.dtype == given.dtype
             np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-3 * abs(want).max())
             placed = {row.op: row.where for row in program.report}
             assert placed["webpte.dq8_conv_in_floats.default"] == "gpu"
+            assert "host" not in placed.values()
 
     wait(run())
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from support.graphs.graphs import load, wait
-from support.graphs.xnnpack_graphs import binary, computed, graph_of, unary
+from support.graphs.xnnpack_graphs import binary, computed, graph_of, names_of, unary
 from support.write.xnnpack_writer import (
     NODES,
     Quant,
@@ -20,6 +20,7 @@ from support.write.xnnpack_writer import (
     per_row,
     per_tensor,
 )
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.ops import registered_names
 from webpte.engine.xnnpack.elementwise import BINARY, UNARY
 from webpte.engine.xnnpack.nodes import NODES as LOWERED
@@ -316,6 +317,81 @@ def test_scales_along_another_dim() -> None:
         graph_of(g)
 
 
+@pytest.mark.parametrize("type", ["fp32", "fp16"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_that_are_rounded_in_each_run(type: str, bits: int) -> None:
+    """Halves run on the GPU, too: they are converted to float32, as scales are."""
+    random = np.random.default_rng(6)
+    whole = random.integers(-8, 8, (3, 6)) if bits == 4 else random.integers(-127, 128, (3, 6))
+    steps = np.array([0.5, 0.25, 0.125], np.float32) / 2**bits
+    codes = (whole + 8).astype(np.uint8) if bits == 4 else whole.astype(np.int8)
+    stored = codes[:, ::2] | codes[:, 1::2] << 4 if bits == 4 else codes
+    g = XnnpackWriter()
+    x = g.value((2, 6), type, argument=0)
+    rounded = g.value((2, 6), "qdint8", quant=per_row())
+    quant = per_channel(steps.tolist())
+    w = g.value((3, 6), f"qcint{bits}", constant=np.ascontiguousarray(stored), quant=quant)
+    bias = g.value((3,), constant=floats(3, seed=4))
+    made = g.value((2, 3), type, argument=1, output=True)
+    g.node("Convert", x, rounded)
+    g.node("FullyConnected", rounded, w, bias, made, clamp=(-2.0, 2.0))
+    given = floats(2, 6, seed=5).astype(np.float16 if type == "fp16" else np.float32)
+    rows = given.astype(np.float64)
+    low, high = np.minimum(rows.min(1), 0), np.maximum(rows.max(1), 0)
+    scale = ((high - low) / 255)[:, None]
+    zero = np.rint(-128 - low[:, None] / scale)
+    near = (np.clip(np.rint(rows / scale) + zero, -128, 127) - zero) * scale
+    want = np.clip(near @ (whole * steps[:, None]).T + floats(3, seed=4), -2, 2)
+
+    async def run() -> None:
+        device = SimulatedDevice(features=("shader-f16",))
+        async with await load(g.method(), device=device) as program:
+            (found,) = await program.forward(given)
+            assert found.dtype == given.dtype
+            np.testing.assert_allclose(found, want, rtol=2e-3, atol=2e-3)
+            assert {row.where for row in program.report} <= {"gpu", "alias"}
+
+    wait(run())
+
+
+# --- bounds of live sizes -------------------------------------------------------------------------
+
+
+def bounded(*, dynamic: bool, bound: int) -> XnnpackWriter:
+    """Write a layer and a sum, whose rows the file bounds by more than there are."""
+    g = XnnpackWriter()
+    x = g.value((3, 3, 5), argument=0, dynamic=dynamic)
+    weight = g.value((4, 5), constant=floats(4, 5, seed=1))
+    made = g.value((3, bound, 4))
+    total = g.value((3, bound, 4), argument=1, output=True, dynamic=dynamic)
+    g.node("FullyConnected", x, weight, None, made)
+    g.node("Add", made, made, total)
+    return g
+
+
+@pytest.mark.parametrize("device", ["numpy", SimulatedDevice])
+def test_bounds_wider_than_the_results(device: Any) -> None:
+    """Exporters bound (a * b) // b by more than a."""
+
+    async def run() -> None:
+        given = device if isinstance(device, str) else device()
+        async with await load(bounded(dynamic=True, bound=9).method(), device=given) as program:
+            for dims in ((3, 3, 5), (1, 2, 5), (3, 1, 5), (3, 3, 5)):
+                x = floats(*dims)
+                (found,) = await program.forward(x)
+                np.testing.assert_allclose(found, 2 * x @ floats(4, 5, seed=1).T, rtol=1e-5)
+
+    wait(run())
+
+
+@pytest.mark.parametrize(("dynamic", "bound"), [(False, 9), (True, 2)])
+def test_sizes_that_are_no_bounds_of_the_results(dynamic: bool, bound: int) -> None:
+    with pytest.raises(
+        GraphError, match=rf"\[3, {bound}, 4\] in the file, \[3, 3, 4\] by its node"
+    ):
+        graph_of(bounded(dynamic=dynamic, bound=bound))
+
+
 # --- products, softmax --------------------------------------------------------------------------
 
 
@@ -343,6 +419,11 @@ def test_products_whose_batches_broadcast(a: tuple[int, ...], b: tuple[int, ...]
     x, y = floats(*a), floats(*b, seed=1)
     g = binary("BatchMatrixMultiply", a, b, out=(x @ y).shape)
     np.testing.assert_allclose(computed(g, x, y), x @ y, rtol=1e-5, atol=1e-6)
+
+
+def test_products_whose_batches_fit_are_one_call() -> None:
+    g = binary("BatchMatrixMultiply", (3, 2, 5), (3, 5, 4), out=(3, 2, 4))
+    assert names_of(g) == ["aten.bmm.default"]
 
 
 def test_products_whose_batches_do_not_fit() -> None:
