@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webpte.errors import InputError, UnsupportedError
+from webpte.engine.files.json_reader import Table
+from webpte.errors import InputError, SourceError, UnsupportedError
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import PREPROCESSOR, ModelFiles
 from webpte.tasks.vision.picture_files import decode_picture
@@ -28,13 +29,23 @@ class PictureTask(ArrayTask):
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        self.preprocessor = Preprocessor(files.table(PREPROCESSOR))
+        self.preprocessor = Preprocessor(self._settings(files))
         self.preparer = PicturePreparer(files.program)
         if self.processors and self.preprocessor.name not in self.processors:
             raise UnsupportedError(
                 f"{PREPROCESSOR}: {self.name} knows models with an image_processor_type of "
                 f"{', '.join(self.processors)}, not of {self.preprocessor.name}"
             )
+
+    def _settings(self, files: ModelFiles) -> Table:
+        """Return the content of preprocessor_config.json, or what stands in for it."""
+        if PREPROCESSOR in files.settings:
+            return files.table(PREPROCESSOR)
+        return Table(self.default_settings(), "the preparation of pictures", InputError)
+
+    def default_settings(self) -> dict[str, Any]:
+        """Return the settings of a model without preprocessor_config.json; raise SourceError."""
+        raise SourceError(f"{self.files.where} has no {PREPROCESSOR}, which {self.name} needs")
 
     async def prepare(self, given: Any) -> Prepared:
         pixels = await picture_of(given)

@@ -68,6 +68,7 @@ _KINDS = {
     "Segformer": _Processor(),
     "OwlViT": _Processor(resample=BICUBIC),
     "Sam": _Processor(longest=True),
+    "Sam2": _Processor(),
     "Swin2SR": _Processor(normalizes=False, free=True),
 }
 _ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
