@@ -12,7 +12,7 @@ import numpy as np
 from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.errors import ExecutionError, InputError
 from webpte.program import Program
-from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
+from webpte.tasks.files import ModelFiles
 from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.task import HeldResult, task
 from webpte.tasks.vision.interpolate import interpolate
@@ -61,8 +61,6 @@ class MaskGeneration(PictureTask):
         await task(seen, points=[(30, 40), (80, 50)], labels=[1, 0])
     """
 
-    needed = ()
-    wanted = (CONFIG, PREPROCESSOR)
     patterns = ("prompt_*.bin",)
     processors = ("Sam", "Sam2")
     calls = ("look",)
