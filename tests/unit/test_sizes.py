@@ -14,11 +14,11 @@ from webpte_host.base.layout import ROOT
 # Lines of Python of a shelf. A change that needs more removes as much elsewhere, or raises the
 # number here and gives the reason in its commit.
 BUDGET = {
-    "pysrc/webpte/engine": 46_600,  # with XNNPACK's delegates and language models, and bfloat16
+    "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
     "pysrc/webpte/llm": 15_000,  # with the figures of a GPU
-    "pysrc/webpte/tasks": 10_200,  # with the forms of tasks, which were the page's
+    "pysrc/webpte/tasks": 11_000,  # with published layouts of models, drawings, forms of tasks
     "web/page": 27_000,
-    "tests": 124_000,  # XNNPACK, repositories in parts, drawings, compiled programs
+    "tests": 128_000,  # XNNPACK, repositories in parts, drawings, compiled programs
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

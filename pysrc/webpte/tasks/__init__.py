@@ -54,7 +54,8 @@ async def open(task: str | Path, source: str | Path | None = None, **loading: An
         given = await find_program(task, bool(loading.get("keep")))
         task = await detect(given, names())
     made = find(str(task))
-    files = await open_files(made.name, given, made.needed, made.wanted, **loading)
+    named = made.needed, made.wanted, made.patterns
+    files = await open_files(made.name, given, *named, **loading)
     try:
         return made(files)
     except BaseException:
@@ -66,7 +67,7 @@ async def bind(task: str, program: Program, files: Mapping[str, bytes]) -> Task:
     """Make a task of a loaded program; closing the task closes the program.
 
     files   the contents of the files next to the program, by name: all of `find(task).needed`, and
-            the existing files of `wanted`
+            the existing files of `wanted` and `patterns`
     """
     made = find(task)
     return made(await bind_files(task, program, files, made.needed))

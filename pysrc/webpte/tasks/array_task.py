@@ -26,9 +26,9 @@ class ArrayTask(Task):
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, PREPROCESSOR)
-    method: ClassVar[str] = "forward"
+    method: str = "forward"
     input_rank: ClassVar[int] = 2
-    ranks: ClassVar[Sequence[Sequence[int]]] = ((2,),)
+    ranks: Sequence[Sequence[int]] = ((2,),)
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import Table, parse_table
@@ -40,6 +43,7 @@ class ModelFiles:
 
     settings   the tables of JSON files by name; a file that the task does not need may be missing
     texts      the contents of text files by name
+    arrays     the numbers of files of float32 by name
     """
 
     program: Program
@@ -47,6 +51,7 @@ class ModelFiles:
     tokenizer: Tokenizer | None = None
     settings: Mapping[str, Table] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:
         """Return a file's table; an empty table if the file is missing."""
@@ -58,6 +63,7 @@ async def open_files(
     source: str | Path | ChosenProgram,
     needed: Sequence[str],
     wanted: Sequence[str],
+    patterns: Sequence[str] = (),
     **loading: Any,
 ) -> ModelFiles:
     """Open a model by its folder, manifest or program (a path, in the browser a URL, or hf:...).
@@ -65,6 +71,7 @@ async def open_files(
     needed   names of required files; next to NAME.pte, NAME.tokenizer.json comes before
              tokenizer.json
     wanted   names of optional files
+    patterns patterns of names of further optional files
     loading  arguments of `webpte.load`
     """
     if not isinstance(source, str | Path | ChosenProgram) or not str(source):
@@ -88,9 +95,27 @@ async def open_files(
             contents[name] = data
         elif name in needed:
             raise SourceError(f"{source} has no {name}, which {task} needs{_advice(task)}")
+    for name in matching(_names_near(entry), patterns):
+        data = await read_sibling(entry, name, keep)
+        if data is not None:
+            contents[name] = data
     read = await _read_contents(contents)
     program = await open_program(entry, **loading)
     return ModelFiles(program, str(source), *read)
+
+
+def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Return the names that fit a pattern."""
+    return sorted(one for one in names if any(fnmatchcase(one, like) for like in patterns))
+
+
+def _names_near(entry: str | Path | ChosenProgram) -> list[str]:
+    """Return the names of the files near a program, as far as they can be listed."""
+    if isinstance(entry, ChosenProgram):
+        return [name for one in (entry.variant, *entry.others) for name in one.beside]
+    if isinstance(entry, Path) or (isinstance(entry, str) and not IN_BROWSER):
+        return [one.name for one in Path(entry).parent.iterdir() if one.is_file()]
+    return []
 
 
 async def bind_files(
@@ -105,23 +130,32 @@ async def bind_files(
 
 async def _read_contents(
     contents: Mapping[str, bytes],
-) -> tuple[Tokenizer | None, dict[str, Table], dict[str, str]]:
-    """Return the tokenizer if it exists, the tables of JSON files, and other files as text."""
+) -> tuple[Tokenizer | None, dict[str, Table], dict[str, str], dict[str, np.ndarray]]:
+    """Return the tokenizer if it exists, tables of JSON files, texts, and arrays."""
     tables = {
         name: parse_table(data, name, InputError, not_finite=True)
         for name, data in contents.items()
         if name.endswith(".json") and name != TOKENIZER
     }
+    arrays = {name: _array(data, name) for name, data in contents.items() if name.endswith(".bin")}
     texts = {
-        name: _text(data, name) for name, data in contents.items() if not name.endswith(".json")
+        name: _text(data, name)
+        for name, data in contents.items()
+        if not name.endswith((".json", ".bin"))
     }
     if TOKENIZER not in contents:
-        return None, tables, texts
+        return None, tables, texts, arrays
     config = tables.get(TOKENIZER_CONFIG)
     tokenizer = await load_tokenizer(
         contents[TOKENIZER], config=config.content if config is not None else {}
     )
-    return tokenizer, tables, texts
+    return tokenizer, tables, texts, arrays
+
+
+def _array(data: bytes, name: str) -> np.ndarray:
+    if len(data) % 4:
+        raise InputError(f"{name} has {len(data)} bytes, which are no floats of 32 bits")
+    return np.frombuffer(data, "<f4")
 
 
 def _text(data: bytes, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,14 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def labels_of(config: Table, count: int) -> list[str]:
-    """Return the names of `count` labels; LABEL_0 and so on if the config has no names."""
+def labels_of(config: Table, count: int, known: Sequence[str] = ()) -> list[str]:
+    """Return the names of `count` labels; LABEL_0 and so on if the config has no names.
+
+    known   names for a config without names, if there are as many
+    """
     named = config.table("id2label", None)
+    if named is None and len(known) == count:
+        return list(known)
     if named is None:
         return [f"LABEL_{number}" for number in range(count)]
     found = [named.text(str(number), None) for number in range(count)]

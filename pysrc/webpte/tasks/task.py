@@ -39,6 +39,7 @@ class Task(ABC):
     name     the pipeline's name in transformers
     needed   required files next to the program
     wanted   optional files
+    patterns names of further optional files, with * for any letters
     form     inputs with an example, and options; None if a page needs more than a form
     view     the view of the page for the task
     calls    names of further methods for JavaScript: they take plain values, and return plain
@@ -48,6 +49,7 @@ class Task(ABC):
     name: ClassVar[str] = ""
     needed: ClassVar[Sequence[str]] = (CONFIG,)
     wanted: ClassVar[Sequence[str]] = ()
+    patterns: ClassVar[Sequence[str]] = ()
     calls: ClassVar[Sequence[str]] = ()
     form: ClassVar[TaskForm | None] = None
     view: ClassVar[str] = ""

@@ -12,7 +12,10 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 import webpte
+from page.shared.outputs.pictures import png_rgb
+from support.harness import mask_layouts, published_pictures
 from support.harness.hub_site import HubSite
+from support.harness.task_cases import make_picture
 from support.llm import whisper_layouts
 from support.llm.small_seq2seq import RATE
 from support.llm.small_seq2seq import sound as small_sound
@@ -20,6 +23,12 @@ from support.page.page_visit import leave, open_address, payload, status, visit
 from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte_host.serving.server import Site
 
+PHOTO = png_rgb(make_picture(48, 64))
+LAYOUTS = {
+    **mask_layouts.repositories(),
+    **published_pictures.repositories(),
+    **whisper_layouts.repositories(),
+}
 WHISPER = "executorch-community/Whisper-Tiny-ExecuTorch-WebGPU"
 
 
@@ -27,7 +36,7 @@ WHISPER = "executorch-community/Whisper-Tiny-ExecuTorch-WebGPU"
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubSite]:
     patch = pytest.MonkeyPatch()
     with HubSite() as hub:
-        for name, files in whisper_layouts.repositories().items():
+        for name, files in LAYOUTS.items():
             hub.add(name, files)
         patch.setenv("HF_ENDPOINT", hub.url)
         patch.setenv("WEBPTE_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
@@ -78,4 +87,23 @@ def test_a_sound_becomes_a_transcript(page: Page, name: str) -> None:
     wanted = [chunk["text"].strip() for chunk in found["chunks"]]
     assert any(wanted)
     expect(panel.locator("li span:last-child")).to_have_text(wanted)
+    expect(page.locator("#error")).to_have_text("")
+
+
+@pytest.mark.parametrize("name", [mask_layouts.TOKENS, mask_layouts.PAIR])
+def test_a_click_becomes_a_mask(page: Page, name: str) -> None:
+    panel = opened(page, name, "Task")
+    panel.locator("#task-input input[type=file]").set_input_files(payload("photo.png", PHOTO))
+    expect(panel).to_contain_text("Click a thing")
+    panel.locator("#task-input [data-points] img").click(position={"x": 20, "y": 12})
+    expect(panel.locator("#task-stage circle")).to_have_count(1)
+    expect(panel.locator("button[aria-pressed=true]")).to_have_text("Mask 1")
+    expect(page.locator("#error")).to_have_text("")
+
+
+def test_a_picture_becomes_boxes(page: Page) -> None:
+    panel = opened(page, published_pictures.BOXES, "Task")
+    panel.locator("#task-input input[type=file]").set_input_files(payload("photo.png", PHOTO))
+    expect(panel.locator("#task-stage g[data-item]")).to_have_count(2)
+    expect(panel).to_contain_text("car")
     expect(page.locator("#error")).to_have_text("")

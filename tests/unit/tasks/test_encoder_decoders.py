@@ -20,7 +20,7 @@ from support.llm.small_seq2seq import (
     text_of,
     write_folder,
 )
-from webpte.errors import InputError, SourceError, VocabularyError
+from webpte.errors import InputError, VocabularyError
 
 NEW = 12
 PAIRS = {
@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
             await opened("translation", heard)
         with pytest.raises(VocabularyError, match="go up to 59"):
             await opened("translation", read)
-        with pytest.raises(SourceError, match=r"no preprocessor_config\.json"):
+        with pytest.raises(InputError, match=r"the tokenizer is not Whisper's"):
             await opened("automatic-speech-recognition", read)
         async with await opened("automatic-speech-recognition", heard) as task:
             with pytest.raises(InputError, match="no sampling_rate"):

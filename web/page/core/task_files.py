@@ -11,6 +11,7 @@ from webpte.engine.open.library import LOCAL
 from webpte.engine.open.manifest_files import beside
 from webpte.engine.open.siblings import is_missing
 from webpte.errors import SourceError
+from webpte.tasks.files import matching
 from webpte.tasks.task import Task
 
 
@@ -20,7 +21,9 @@ async def bind_task(name: str, session: Session, browser: Browser) -> Task:
     Raises SourceError if a file that the task needs is missing.
     """
     kind = webpte.tasks.find(name)
-    found = await read_beside(session, browser, (*kind.needed, *kind.wanted))
+    near = {**session.source.beside, **session.source.places}
+    names = (*kind.needed, *kind.wanted, *matching(near, kind.patterns))
+    found = await read_beside(session, browser, names)
     return await webpte.tasks.bind(name, session.program, found)
 
 

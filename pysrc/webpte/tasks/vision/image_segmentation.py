@@ -27,11 +27,14 @@ class ImageSegmentation(PictureTask):
     """
 
     ranks = ((4,),)
-    processors = ("Segformer", "Beit", "DPT", "MobileNetV2")
+    processors = ("Segformer", "Beit", "DPT", "MobileNetV2", "Stretch")
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        self.labels = labels_of(self.config, self.outputs[0].shape[1])
+        known = self.published.labels if self.published is not None else ()
+        count = self.outputs[0].shape[1]
+        self._one = count == 1  # of the thing; where its logit is below 0, there is another label
+        self.labels = labels_of(self.config, count + self._one, known)
 
     async def __call__(self, inputs: Any, *, subtask: str | None = None) -> Any:
         """Return a mask for each label that a picture shows; for a list of pictures, a list each.
@@ -43,6 +46,8 @@ class ImageSegmentation(PictureTask):
         return await self.answer_each(inputs, self._masks)
 
     def _masks(self, picture: Array, logits: Array) -> list[dict[str, Any]]:
+        if self._one:
+            logits = np.concatenate([np.zeros_like(logits), logits])
         chosen = best_labels(logits, *picture.shape[:2])
         return [
             {

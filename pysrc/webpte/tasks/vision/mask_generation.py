@@ -10,44 +10,48 @@ from typing import Any
 import numpy as np
 
 from webpte.engine.call.gpu_tensor import GpuTensor
-from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
 from webpte.program import Program
-from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
+from webpte.tasks.files import ModelFiles
 from webpte.tasks.form import PICTURE, TaskForm
 from webpte.tasks.task import HeldResult, task
 from webpte.tasks.vision.interpolate import interpolate
+from webpte.tasks.vision.mask_prompts import NOTHING, MaskDecoder, PromptTables
 from webpte.tasks.vision.pictures import PictureTask, picture_of
 
 Array = np.ndarray
-_DECODER = "mask_decoder"
-_NOTHING, _CORNERS = -1, (2, 3)  # labels of absent points, and of a box's corners
+Size = tuple[int, int]  # height and width
+# Methods of exports here, and of models in two programs.
+_ENCODERS, _DECODERS = ("vision_encoder", "image_encoder", "encoder"), ("mask_decoder", "decoder")
+_CORNERS = (2, 3)  # labels of a box's corners
+_MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 @dataclass(frozen=True)
 class EncodedPicture(HeldResult):
     """An encoded picture, for any number of prompts.
 
-    program     the encoder's program, whose decoder alone understands the embedding
-    embedding   the encoder's output, on the GPU if there is a GPU
+    program      the encoder's program, whose decoder alone understands the embeddings
+    embeddings   the encoder's outputs, on the GPU if there is a GPU
     """
 
     fields = ("height", "width")
 
     program: Program
-    embedding: Any
+    embeddings: tuple[Any, ...]
     height: int
     width: int
 
     def close(self) -> None:
         """Free its memory on the GPU."""
-        if isinstance(self.embedding, GpuTensor):
-            self.embedding.destroy()
+        for one in self.embeddings:
+            if isinstance(one, GpuTensor):
+                one.destroy()
 
 
 @task("mask-generation", form=TaskForm(PICTURE, points=True))
 class MaskGeneration(PictureTask):
-    """Finds the mask of a thing at a point, by SAM.
+    """Finds the mask of a thing at a point, by SAM and SAM 2.
 
     found = await task(picture, points=[(120, 80)])
     found["masks"], found["scores"]     # (height, width) of bools each; the best first
@@ -57,32 +61,51 @@ class MaskGeneration(PictureTask):
         await task(seen, points=[(30, 40), (80, 50)], labels=[1, 0])
     """
 
-    needed = (PREPROCESSOR,)
-    wanted = (CONFIG,)
-    method = "vision_encoder"
-    ranks = ((4,),)
-    processors = ("Sam",)
+    patterns = ("prompt_*.bin",)
+    processors = ("Sam", "Sam2")
     calls = ("look",)
 
     def __init__(self, files: ModelFiles) -> None:
+        methods = files.program.methods
+        self.method = next((one for one in _ENCODERS if one in methods), _ENCODERS[0])
+        found = methods.get(self.method)
+        self.ranks = ((4,),) * max(1, len(found.outputs) if found is not None else 1)
         super().__init__(files)
-        info = files.program.methods.get(_DECODER)
-        inputs = [] if info is None else [one for one in info.inputs if isinstance(one, TensorInfo)]
-        if [len(one.shape) for one in inputs] != [4, 3, 2]:
+        self._method = next((one for one in _DECODERS if one in methods), "")
+        info = methods.get(self._method)
+        decoder = None if info is None else MaskDecoder.of(info, self.outputs)
+        if decoder is None:
+            taken = "nothing" if info is None else "; ".join(map(str, info.inputs))
             raise InputError(
                 f"{files.program.name} is not a program for {self.name}: it has no method "
-                f"{_DECODER!r} that takes an embedding, points and labels"
+                f"{_DECODERS[0]!r} that takes an embedding, points and labels, but {taken}"
             )
-        self.most_points = inputs[1].bounds[1][1]
-        self._label_type = np.dtype(inputs[2].dtype)
+        self._decoder = decoder
+        self.most_points = decoder.bounds[1]
+        tokens = decoder.labels is None
+        self._tables = PromptTables.of(files.arrays, decoder.width) if tokens else None
+
+    def default_settings(self) -> dict[str, Any]:
+        """Return the settings of a model without preprocessor_config.json.
+
+        SAM 2 stretches pictures, and has several embeddings; SAM pads them.
+        """
+        height, width = (high for _, high in self.bounds[2:])
+        size = {"height": height, "width": width}
+        common = {"image_mean": _MEAN, "image_std": _STD}
+        if len(self.outputs) > 1:
+            return {"image_processor_type": "Sam2ImageProcessor", "size": size, **common}
+        longest = {"longest_edge": max(height, width)}
+        kind = {"image_processor_type": "SamImageProcessor"}
+        return {**kind, "size": longest, "pad_size": size, **common}
 
     async def look(self, picture: Any) -> EncodedPicture:
         """Encode a picture, so that prompts about it take little time."""
         pixels = await picture_of(picture)
         made = await self.batch([self.checked(await self.prepare(pixels))])
         place = "numpy" if self.program.device_info.kind == "numpy" else "gpu"
-        (embedding,) = await self.program.run(self.method, made, output=place)
-        return EncodedPicture(self.program, embedding, *pixels.shape[:2])
+        embeddings = await self.program.run(self.method, made, output=place)
+        return EncodedPicture(self.program, embeddings, *pixels.shape[:2])
 
     async def __call__(
         self,
@@ -119,26 +142,33 @@ class MaskGeneration(PictureTask):
     async def _answer(
         self, seen: EncodedPicture, places: Array, kinds: list[int], threshold: float
     ) -> dict[str, Any]:
-        size = self.preprocessor.scaled_size(seen.height, seen.width)
+        size, whole = self._sizes(seen)
         scale = np.array([size[1] / seen.width, size[0] / seen.height])
-        masks, scores = await self.program.run(
-            _DECODER,
-            seen.embedding,
-            (places * scale).astype(np.float32)[None],
-            np.array([kinds], self._label_type),
-        )
+        given = self._decoder.inputs(seen.embeddings, places * scale, kinds, self._tables, whole)
+        masks, scores = (await self.program.run(self._method, *given))[:2]
+        masks, scores = masks.reshape(1, -1, *masks.shape[-2:]), scores.reshape(1, -1)
         if not (np.isfinite(masks).all() and np.isfinite(scores).all()):
             raise ExecutionError(f"{self.program.name} returned NaN or infinities")
         order = np.argsort(-scores[0], kind="stable").tolist()
         return {
-            "masks": [self._mask(masks[0, at], size, seen) > threshold for at in order],
+            "masks": [self._mask(masks[0, at], size, whole, seen) > threshold for at in order],
             "scores": [float(scores[0, at]) for at in order],
         }
 
-    def _mask(self, values: Array, size: tuple[int, int], seen: EncodedPicture) -> Array:
+    def _sizes(self, seen: EncodedPicture) -> tuple[Size, Size]:
+        """Return the size that a picture is scaled to, and the size with its padding."""
+        if self.preprocessor.name == "Sam":
+            scaled = self.preprocessor.scaled_size(seen.height, seen.width)
+            return scaled, self.preprocessor.padded_size
+        height, width = (high for _, high in self.bounds[2:])
+        return (height, width), (height, width)
+
+    def _mask(self, values: Array, size: Size, whole: Size, seen: EncodedPicture) -> Array:
         """Return a mask at the picture's size, without the padding."""
-        whole = interpolate(values, *self.preprocessor.padded_size)
-        return interpolate(whole[: size[0], : size[1]], seen.height, seen.width)
+        if size == whole:
+            return interpolate(values, seen.height, seen.width)
+        padded = interpolate(values, *whole)
+        return interpolate(padded[: size[0], : size[1]], seen.height, seen.width)
 
     def _prompt(self, points: Any, labels: Any, box: Any) -> tuple[Array, list[int]]:
         """Return the points (count, 2) of a prompt, and their labels."""
@@ -155,9 +185,10 @@ class MaskGeneration(PictureTask):
             raise InputError(
                 "say where to look: points=[(x, y)], or box=(left, top, right, bottom)"
             )
-        if box is None:  # as in training: an absent point instead of a box
+        fixed, most = self._decoder.bounds
+        if box is None and not fixed == most == len(places):  # as in training, instead of a box
             places.append([0.0, 0.0])
-            kinds.append(_NOTHING)
+            kinds.append(NOTHING)
         if len(places) > self.most_points:
             raise InputError(
                 f"a prompt of {len(places)} points, corners included, is too long: "

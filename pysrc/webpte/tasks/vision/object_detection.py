@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from webpte.errors import InputError
+from webpte.errors import ExecutionError, InputError
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.form import PICTURE, Slider, TaskForm
 from webpte.tasks.scores import labels_of, sigmoid, softmax
 from webpte.tasks.task import task
 from webpte.tasks.vision.boxes import box_of, check_threshold, corners
 from webpte.tasks.vision.pictures import PictureTask
+from webpte.tasks.vision.vision import overlap
 
 Array = np.ndarray
+Box = tuple[float, float, float, float]
+_DECODED = ((2,), (1,), (1,))  # dims of boxes, scores and classes
 _ONE_LABEL = ("Detr", "Yolos")  # the last label is "nothing"
 _MOST = {"ConditionalDetr": 100, "DeformableDetr": 100}  # results; others: as many as queries
 
@@ -26,22 +30,31 @@ _MOST = {"ConditionalDetr": 100, "DeformableDetr": 100}  # results; others: as m
 class ObjectDetection(PictureTask):
     """Finds things in pictures, by DETR and models like it (YOLOS, RT-DETR).
 
+    Programs may also return the boxes (N, 4) of a picture in pixels, scores (N,) and classes (N,),
+    as software-mansion's models do (YOLO26, RF-DETR).
+
     for found in await task(picture, threshold=0.8):
         print(found["label"], found["score"], found["box"])   # box: xmin, ymin, xmax, ymax
     """
 
-    ranks = ((3,), (3,))
-    processors = (*_ONE_LABEL, *_MOST, "RTDetr")
+    ranks: Sequence[Sequence[int]] = ((3,), (3,))
+    processors = (*_ONE_LABEL, *_MOST, "RTDetr", "Letterbox", "Stretch")
 
     def __init__(self, files: ModelFiles) -> None:
+        info = files.program.methods.get(self.method)
+        self._decoded = info is not None and len(info.outputs) == len(_DECODED)
+        self.ranks = _DECODED if self._decoded else ((3,), (3,))
         super().__init__(files)
+        self._one_label = self.preprocessor.name in _ONE_LABEL
+        if self._decoded:
+            self.labels = self._labels()
+            return
         logits, boxes = (one.shape for one in self.outputs)
         if logits[1] != boxes[1] or boxes[2] != 4:
             raise InputError(
                 f"{files.program.name} is not a program for {self.name}: it returns "
                 f"{'; '.join(map(str, self.outputs))}, which are no labels and boxes"
             )
-        self._one_label = self.preprocessor.name in _ONE_LABEL
         self.labels = labels_of(self.config, logits[2] - self._one_label)
 
     async def __call__(self, inputs: Any, *, threshold: float = 0.5) -> Any:
@@ -50,11 +63,73 @@ class ObjectDetection(PictureTask):
         threshold   the score above which results are returned
         """
         check_threshold(threshold)
+        if self._decoded:
+            return await self.answer_each(
+                inputs, lambda picture, *found: self._kept(picture.shape, found, threshold)
+            )
 
         def answer(picture: Array, logits: Array, boxes: Array) -> Any:
             return self._found(logits, corners(boxes, *picture.shape[:2]), threshold)
 
         return await self.answer_each(inputs, answer)
+
+    def _labels(self) -> list[str]:
+        """Return the names of all classes, as many as are known."""
+        boxes, *others = (one.shape for one in self.outputs)
+        if boxes[1:] != (4,) or any(one != boxes[:1] for one in others):
+            raise InputError(
+                f"{self.files.program.name} is not a program for {self.name}: it returns "
+                f"{'; '.join(map(str, self.outputs))}, which are no boxes, scores and classes"
+            )
+        named = self.config.table("id2label", None)
+        if named is not None:
+            return labels_of(self.config, len(named.content))
+        return list(self.published.labels) if self.published is not None else []
+
+    async def run(self, given: Sequence[Any]) -> list[tuple[Array, ...]]:
+        if not self._decoded:
+            return await super().run(given)
+        found: list[tuple[Array, ...]] = []
+        for one in given:
+            made = await self.batch([self.checked(await self.prepare(one))])
+            outputs = await self.program.run(self.method, made)
+            if not all(np.isfinite(output).all() for output in outputs):
+                raise ExecutionError(f"{self.program.name} returned NaN or infinities")
+            found.append(tuple(np.asarray(output, np.float32) for output in outputs))
+        return found
+
+    def _kept(
+        self, shape: Sequence[int], found: Sequence[Array], threshold: float
+    ) -> list[dict[str, Any]]:
+        """Return the things above a threshold, without boxes that overlap with likelier ones."""
+        boxes, scores, classes = found
+        most = self.published.overlap if self.published is not None else 1.0
+        kept: list[dict[str, Any]] = []
+        sides: list[Box] = []
+        for row in np.argsort(-scores, kind="stable").tolist():
+            if not scores[row] > threshold:
+                break
+            box = self._in_picture(boxes[row], shape)
+            if any(overlap(box, other) > most for other in sides):
+                continue
+            number = round(float(classes[row]))
+            named = 0 <= number < len(self.labels)
+            label = self.labels[number] if named else f"LABEL_{number}"
+            sides.append(box)
+            kept.append({"score": float(scores[row]), "label": label, "box": box_of(np.array(box))})
+        return kept
+
+    def _in_picture(self, box: Array, shape: Sequence[int]) -> Box:
+        """Return left, top, right and bottom in a picture for a box in the model's input."""
+        height, width = shape[0], shape[1]
+        if self.preprocessor.name == "Letterbox":
+            (rows, columns), (top, left) = self.preprocessor.fitted(height, width)
+        else:
+            (rows, columns), (top, left) = [high for _, high in self.bounds[2:]], (0, 0)
+        moved = (box - np.array([left, top, left, top])) / np.array([columns, rows] * 2)
+        inside = moved.clip(0, 1) * np.array([width, height] * 2)
+        first, second, third, fourth = map(float, inside)
+        return first, second, third, fourth
 
     def _found(self, logits: Array, boxes: Array, threshold: float) -> list[dict[str, Any]]:
         """Return results; logits are (queries, labels), boxes (queries, 4) in pixels."""

@@ -7,12 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webpte.errors import InputError, UnsupportedError
+from webpte.engine.files.json_reader import Table
+from webpte.errors import InputError, SourceError, UnsupportedError
 from webpte.tasks.array_task import ArrayTask
-from webpte.tasks.files import PREPROCESSOR, ModelFiles
+from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.vision.picture_files import decode_picture
 from webpte.tasks.vision.preparer import PicturePreparer, Prepared, batch_of
 from webpte.tasks.vision.preprocessing import Preprocessor
+from webpte.tasks.vision.published import preparation_of
 
 Array = np.ndarray
 
@@ -21,20 +23,40 @@ class PictureTask(ArrayTask):
     """A task whose program takes pictures (pictures, 3, height, width).
 
     processors   names of the preprocessors that the task supports; empty: all
+    published    the preparation that is known for the model's name
     """
 
+    needed: ClassVar[Sequence[str]] = ()
+    wanted: ClassVar[Sequence[str]] = (CONFIG, PREPROCESSOR)
     input_rank = 4
     processors: ClassVar[Sequence[str]] = ()
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        self.preprocessor = Preprocessor(files.table(PREPROCESSOR))
+        self.published = preparation_of(files)
+        self.preprocessor = Preprocessor(self._settings(files))
         self.preparer = PicturePreparer(files.program)
         if self.processors and self.preprocessor.name not in self.processors:
             raise UnsupportedError(
                 f"{PREPROCESSOR}: {self.name} knows models with an image_processor_type of "
                 f"{', '.join(self.processors)}, not of {self.preprocessor.name}"
             )
+
+    def _settings(self, files: ModelFiles) -> Table:
+        """Return the content of preprocessor_config.json, or what stands in for it."""
+        if PREPROCESSOR in files.settings:
+            return files.table(PREPROCESSOR)
+        return Table(self.default_settings(), "the preparation of pictures", InputError)
+
+    def default_settings(self) -> dict[str, Any]:
+        """Return the settings of a model without preprocessor_config.json.
+
+        Raises SourceError for a model of no known family.
+        """
+        if self.published is None:
+            raise SourceError(f"{self.files.where} has no {PREPROCESSOR}, which {self.name} needs")
+        height, width = (high for _, high in self.bounds[2:])
+        return self.published.settings(height, width)
 
     async def prepare(self, given: Any) -> Prepared:
         pixels = await picture_of(given)

@@ -37,6 +37,7 @@ class _Processor:
     pads        it makes pictures of a call equally large: a single picture is unchanged
     longest     it scales the longer side to a size, and pads to `pad_size`, right and below
     free        it takes pictures at their own size, which the task pads
+    fits        it scales pictures to fit into a size, in the middle, and pads the rest
     """
 
     square: bool = True
@@ -46,6 +47,7 @@ class _Processor:
     pads: bool = False
     longest: bool = False
     free: bool = False
+    fits: bool = False
 
 
 # By the class name without its ending. Other classes have steps that are not implemented.
@@ -68,6 +70,10 @@ _KINDS = {
     "Segformer": _Processor(),
     "OwlViT": _Processor(resample=BICUBIC),
     "Sam": _Processor(longest=True),
+    "Sam2": _Processor(),
+    # Not of transformers: see published.py.
+    "Stretch": _Processor(),
+    "Letterbox": _Processor(fits=True),
     "Swin2SR": _Processor(normalizes=False, free=True),
 }
 _ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
@@ -131,6 +137,9 @@ class Preprocessor:
         if cropped is not None:
             top, left = ((old - new) // 2 for old, new in zip(size, cropped, strict=True))
             place, size = PicturePart(len(resizes), top, left), cropped
+        if self._kind.fits:
+            (top, left), size = self.fitted(*given)[1], self._both("size", self._content_size)
+            place, outside = PicturePart(1, -top, -left), self._colours()[:1]
         if self._kind.longest and self._does("pad"):
             if min(np.subtract(self.padded_size, size)) < 0:
                 raise InputError(
@@ -162,8 +171,21 @@ class Preprocessor:
         scale = side / max(height, width)
         return max(int(height * scale + 0.5), 1), max(int(width * scale + 0.5), 1)
 
+    @property
+    def _content_size(self) -> Any:
+        return self.settings.content.get("size")
+
+    def fitted(self, height: int, width: int) -> tuple[Size, Size]:
+        """Return the size of a picture that is scaled to fit, and its place: top and left."""
+        whole = self._both("size", self._content_size)
+        scale = min(whole[0] / height, whole[1] / width)
+        rows, columns = (max(int(side * scale + 0.5), 1) for side in (height, width))
+        return (rows, columns), ((whole[0] - rows) // 2, (whole[1] - columns) // 2)
+
     def _resized(self, size: Size) -> tuple[Size, Size | None]:
         """Return the size to scale a picture to, and the size of its center crop, if any."""
+        if self._kind.fits:
+            return self.fitted(*size)[0], None
         if self._kind.longest:
             return self.scaled_size(*size), None
         if self.name != "ConvNext":

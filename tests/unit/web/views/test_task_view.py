@@ -281,7 +281,7 @@ def test_a_missing_file_is_named_and_can_be_tried_again() -> None:
         files = [File(path.name, path.read_bytes()) for path in (folder / "model.pte", manifest)]
         await app.receive({"act": "open-file", "files": files})
         await settled(app)
-        assert "has no config.json" in plain(shown(browser))
+        assert "has no preprocessor_config.json" in plain(shown(browser))
         assert 'data-act="task:again"' in shown(browser)
 
     drive(script)
