@@ -80,7 +80,7 @@ class Steps {
         const { engine, buffers } = built;
         const row = Math.ceil(plan.payload / 16) * 16;
         const sizes = [count * row, count * 4, ...(built.token ? [] : [4])];
-        const made = JSON.parse(await engine.createBuffers(JSON.stringify(sizes), false));
+        const made = JSON.parse(await engine.createBuffers(JSON.stringify(sizes), "storage"));
         buffers.push(...made);
         const [block, tokens] = made;
         const token = built.token ??= made[2]; // the last token that steps have sampled
