@@ -11,6 +11,7 @@ from typing import Any
 
 from webpte.compiling.constants import ConstantFiles
 from webpte.compiling.description import Description
+from webpte.compiling.language import language_tables
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import runtime_files
 from webpte.compiling.write_folder import write_folder
@@ -61,7 +62,8 @@ async def compile(
         load_it = partial(load, source, data=data, strict=True, name=name)
         found, methods = await _described(load_it, device, examples or {})
         files |= found.files | {description: found.text}
-    files |= {name: text.encode() for name, text in runtime_files(_CLASSES).items()}
+    written = runtime_files(_CLASSES, found.is_language_model)
+    files |= {name: text.encode() for name, text in written.items()}
     folder = await write_folder(Path(out), files, DESCRIPTION)
     sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
     return Compiled(folder, methods, sizes)
@@ -73,6 +75,7 @@ class _ForDevice:
 
     text: bytes
     files: dict[str, bytes | ByteSource]
+    is_language_model: bool
 
 
 async def _described(
@@ -82,7 +85,14 @@ async def _described(
     program = await load_on(device=recorder, options=Options(tuned=False))
     async with program:
         build = build_of(program)
-        tables = {name: await _method(build, recorder, name, examples) for name in program.methods}
+        language = await language_tables(program, recorder)
+        tables = {
+            name: await _method(build, recorder, name, examples)
+            for name in program.methods
+            if language is None or name != language[1]["method"] or name in examples
+        }
+        if language is not None:
+            tables |= language[0]
         description = Description(recorder, tables)
         methods = contents_of(program).methods.values()
         constants = ConstantFiles([method.file.source for method in methods])
@@ -91,9 +101,12 @@ async def _described(
         sizes = {name: source.size for name, source in constants.files.items()}
         sizes |= {name: len(data) for name, data in computed.items()}
         table = description.table(program.name, sizes, constants.rows)
+        if language is not None:
+            table["language"] = language[1]
         text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
-        return _ForDevice(text, {**constants.files, **computed, **shaders}), tuple(program.methods)
+        files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
+        return _ForDevice(text, files, language is not None), tuple(tables)
 
 
 async def _method(

@@ -18,6 +18,7 @@ from webpte.engine.plan.planner import PlannedCall
 from webpte.engine.run.delegate import MAX_PLANS, GpuDelegate
 from webpte.engine.run.device_plan import DevicePlan, Segment
 from webpte.engine.run.method import Method
+from webpte.engine.run.request import RunRequest
 from webpte.errors import InputError, UnsupportedError
 
 Table = dict[str, Any]
@@ -82,10 +83,18 @@ async def plan_tables(
     delegate = whole_delegate(method)
     found: dict[int, Table] = {}
     for inputs in examples:
-        async with delegate.turn():
-            run = await delegate.prepare(method.request(inputs))
-            found[run.plan.segments[-1].handle] = _plan_table(delegate, device, run.plan)
+        number, table = await plan_table(delegate, device, method.request(inputs))
+        found[number] = table
     return list(found.values())
+
+
+async def plan_table(
+    delegate: GpuDelegate, device: RecordingDevice, request: RunRequest
+) -> tuple[int, Table]:
+    """Return the number and the table of the plan for a call."""
+    async with delegate.turn():
+        run = await delegate.prepare(request)
+        return run.plan.segments[-1].handle, _plan_table(delegate, device, run.plan)
 
 
 def _plan_table(delegate: GpuDelegate, device: RecordingDevice, plan: DevicePlan) -> Table:
@@ -168,13 +177,15 @@ def _conditions(
     delegate: GpuDelegate, symints: Mapping[int, Expression]
 ) -> Iterator[list[Expression]]:
     """Yield [expression, low, high] for each SymInt on whose range the plan depends."""
+    found = list[list[Expression]]()
     for value_id, expression in symints.items():
         if isinstance(expression, int):
             continue
         for index in delegate.planner.readers_of(value_id):
             planned = delegate.planner.calls[index]
             if planned.op.scalar is None:
-                yield from _condition(delegate, planned, value_id, symints)
+                found += _condition(delegate, planned, value_id, symints)
+    yield from (one for at, one in enumerate(found) if one not in found[:at])
 
 
 def _condition(
@@ -194,4 +205,5 @@ def _condition(
         yield [led, guard.low, guard.high]
     if guard.follower is not None:
         follower = symints.get(guard.follower, read(guard.follower))
-        yield [["sub", follower, led], guard.distance, guard.distance]
+        if follower != ["add", led, guard.distance]:
+            yield [["sub", follower, led], guard.distance, guard.distance]

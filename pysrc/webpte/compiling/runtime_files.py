@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from webpte.engine.gpu.device_info import DeviceInfo
 
-RUNTIME, ENTRY = "webpte-run.js", "index.js"
+RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
 
@@ -22,6 +23,8 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:class|const|function) (\w+))", r
 _AGAIN = re.compile(r'^export (\*|\{[^{}\n]*\}) from "([^"\n]+)";$', re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*//[^\n]*\n", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+|^\n", re.MULTILINE)
+
+_NOTHING: Mapping[Path, str] = MappingProxyType({})
 
 _OPENS = """\
 // Opens the compiled program of this folder: docs/use/compiled.md of webpte has the options.
@@ -34,21 +37,31 @@ export const open = (options) => openAt(base, { descriptions, ...options });
 """
 
 
-def runtime_files(descriptions: Mapping[str, DeviceInfo]) -> dict[str, str]:
+def runtime_files(descriptions: Mapping[str, DeviceInfo], language: bool = False) -> dict[str, str]:
     """Return the files by name.
 
     descriptions  the devices that each description is for; the first that suits is taken
+    language      whether the program is a language model
     """
     rows = [
         {"file": name, "software": info.software, "features": list(info.features)}
         for name, info in descriptions.items()
     ]
-    return {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
+    files = {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
+    if language:
+        files[LANGUAGE] = bundled(_MODULES / "language.js", {_MODULES / "errors.js": RUNTIME})
+    return files
 
 
-def bundled(entry: Path) -> str:
-    """Return an ES module and everything that it imports as one module, without comments."""
+def bundled(entry: Path, outside: Mapping[Path, str] = _NOTHING) -> str:
+    """Return an ES module and everything that it imports as one module, without comments.
+
+    outside  modules that stay separate, and the names to import these by
+    """
     parts: dict[Path, tuple[str, list[str]]] = {}  # by file: its text, and the names it exports
+    for path, name in outside.items():
+        exported = _EXPORT.findall(path.read_text(encoding="utf-8"))
+        parts[path] = f'import * as {_variable(path)} from "./{name}";\n', exported
     _add(entry, parts)
     names = ", ".join(parts[entry][1])
     texts = [text for text, _ in parts.values()]

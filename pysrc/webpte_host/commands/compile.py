@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         return environment.rerun_inside(["compile", *arguments], with_browser=False)
     compiled = asyncio.run(_compile(source, options.out, [*data, *options.data], shapes))
     _minify(compiled.folder)
-    print(_report(compiled))
+    print(report(compiled))
     return 0
 
 
@@ -118,13 +118,13 @@ def _example(method: Any, sizes: Sequence[tuple[int, ...]]) -> list[Any]:
 
 def _minify(folder: Path) -> None:
     """Minify the runtime in a folder."""
-    runtime = folder / "webpte-run.js"
-    made = folder / ".webpte-run.js"
-    made.write_text(esbuild.minified(runtime.read_text("utf-8"), Display()), "utf-8")
-    os.replace(made, runtime)
+    for module in folder.glob("webpte-*.js"):
+        made = module.with_name(f".{module.name}")
+        made.write_text(esbuild.minified(module.read_text("utf-8"), Display()), "utf-8")
+        os.replace(made, module)
 
 
-def _report(compiled: Compiled) -> str:
+def report(compiled: Compiled) -> str:
     """Return a line for each file: its bytes, and its bytes when a server compresses."""
     rows = []
     for name in compiled.sizes:

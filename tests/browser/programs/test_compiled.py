@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import BrowserContext
 
-from support.compiling.cases import compile_cases, differences, run_by_python, run_compiled
+from support.compiling.cases import (
+    compile_cases,
+    compile_program,
+    differences,
+    run_by_python,
+    run_compiled,
+)
 from support.harness import extent
 from support.write import pack_suite
 from webpte_host.base.layout import ROOT
@@ -59,3 +65,127 @@ def test_suites_have_the_same_bytes(place: Place, path: Path) -> None:
         if (why := differences(mine, theirs))
     }
     assert apart == {}
+
+
+# Language models
+
+GENERATED = """
+async ([url, prompt, count, sampling]) => {
+    const { open } = await import(url);
+    const program = await open();
+    const answer = async (options) => {
+        const found = [];
+        const tokens = program.generate(prompt, { maxNewTokens: count, ...options });
+        for await (const token of tokens) found.push(token);
+        return found;
+    };
+    const greedy = await answer({});
+    const sampled = await answer({ ...sampling, seed: 11 });
+    const stopped = [];
+    for await (const token of program.generate(prompt, {})) {
+        if (stopped.push(token) === 5) break;
+    }
+    const again = await answer({});
+    program.close();
+    return { greedy, sampled, stopped, again };
+}
+"""
+
+BY_PYTHON = """
+import webpte
+from webpte.engine.call.options import DeveloperOptions
+
+options = DeveloperOptions(phone=True, tuned=False)
+async with await webpte.llm.load(url, options=options) as program:
+    async def answer(**how):
+        return [token async for token in webpte.llm.generate(program, prompt, count, **how)]
+    return {"greedy": await answer(), "sampled": await answer(**sampling, seed=11)}
+"""
+
+
+def test_a_language_model_generates_the_same_tokens(place: Place) -> None:
+    program = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
+    (place.suites / program.name).write_bytes(program.read_bytes())
+    compile_program(program, place.out / "llama")
+    prompt, count = list(range(7, 7 + 21)), 30
+    url = f"{place.site.url}compiled/llama/index.js"
+    given = {"temperature": 0.9, "topK": 40, "topP": 0.95}
+    found = place.harness.page.evaluate(GENERATED, [url, prompt, count, given])
+    expected = place.harness.python(
+        BY_PYTHON,
+        url=f"/suites/{program.name}",
+        prompt=prompt,
+        count=count,
+        sampling={"temperature": 0.9, "top_k": 40, "top_p": 0.95},
+    )
+    assert found["greedy"] == expected["greedy"]
+    assert found["sampled"] == expected["sampled"] != found["greedy"]
+    assert len(found["greedy"]) == count
+    assert found["stopped"] == found["greedy"][:5]
+    assert found["again"] == found["greedy"]
+
+
+# The runtime in the browser
+
+ERRORS = """
+async ([url, other]) => {
+    const { open } = await import(url);
+    const said = async (work) => {
+        try { return await work(); } catch (error) { return `${error.name}: ${error.message}`; }
+    };
+    const program = await open();
+    const x = new Float32Array(784);
+    const values = (list) => [...list[0].data];
+    const found = {};
+    found.first = values(await program.forward(x));
+    const run = async (i) => values(await program.forward(x.map(() => i / 4)));
+    found.together = await Promise.all([1, 2, 3].map(run));
+    found.apart = [];
+    for (const i of [1, 2, 3]) found.apart.push(await run(i));
+    found.shape = await said(() => program.forward({ data: new Float32Array(4), shape: [2, 2] }));
+    found.count = await said(() => program.forward());
+    found.method = await said(() => program.run("backward"));
+    program.device.destroy();
+    found.lost = await said(() => program.forward(x));
+    await program.recover();
+    found.recovered = values(await program.forward(x));
+    const second = await open();
+    found.shared = second.device === program.device;
+    program.close();
+    found.closed = await said(() => program.forward(x));
+    found.other = values(await second.forward(x));
+    const adapter = await navigator.gpu.requestAdapter();
+    const device = await adapter.requestDevice();
+    const given = await open({ device });
+    found.given = [given.device === device, values(await given.forward(x))];
+    const stop = new AbortController();
+    stop.abort();
+    found.aborted = await said(() => open({ signal: stop.signal }));
+    found.missing = await said(() => import(other).then((module) => module.open()));
+    return found;
+}
+"""
+
+
+def test_the_runtime_in_a_page(place: Place) -> None:
+    compile_program(ROOT / "web" / "samples" / "digits.pte", place.out / "digits")
+    compile_program(ROOT / "web" / "samples" / "digits.pte", place.out / "broken")
+    (place.out / "broken" / "digits.pte").write_bytes(b"short")
+    url, broken = (f"{place.site.url}compiled/{name}/index.js" for name in ("digits", "broken"))
+    found = place.harness.page.evaluate(ERRORS, [url, broken])
+    first = found.pop("first")
+    assert abs(sum(first) - 1) < 1e-5
+    assert found.pop("together") == found.pop("apart")
+    assert found.pop("recovered") == found.pop("other") == first
+    assert found.pop("given") == [True, first]
+    assert found.pop("shared") is True
+    assert found.pop("lost").startswith("DeviceLostError: ")
+    assert found == {
+        "shape": "ResizeError: method forward was not compiled for inputs of the shapes [2, 2]; "
+        "there are [1, 1, 28, 28]",
+        "count": "InputError: method forward takes 1 inputs, but 0 were given",
+        "method": "InputError: digits.pte has no method backward; it has forward",
+        "closed": "ClosedError: digits.pte was closed",
+        "aborted": "AbortError: signal is aborted without reason",
+        "missing": "SourceError: digits.pte has 5 bytes, not 73640: it is of another program",
+    }

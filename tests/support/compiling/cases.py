@@ -71,7 +71,7 @@ def _given(folder: Path, file: TensorFile) -> tuple[Any, dict[str, Any]]:
     return array, {"dtype": file.dtype, "shape": list(file.shape), "data": text}
 
 
-def _compile(program: Path, out: Path, examples: Any) -> None:
+def compile_program(program: Path, out: Path, examples: Any = None) -> None:
     """Compile in another thread, because Playwright's event loop runs here."""
     work = webpte.compile(program, out, examples=examples)
     with ThreadPoolExecutor(1) as threads:
@@ -93,7 +93,7 @@ def compile_cases(
         examples = {found.method: [[array for array, _ in step] for step in steps]}
         folder = name.replace(":", ".")
         try:
-            _compile(suites / suite / found.pte, out / folder, examples)
+            compile_program(suites / suite / found.pte, out / folder, examples)
         except UnsupportedError as error:
             refused[name] = str(error)
             continue

@@ -65,7 +65,22 @@ function checkAll(table) {
     need(Object.values(limits).every((limit) => isCount(limit, 2 ** 53)), "a limit is no number");
     need(Object.keys(table.methods).length <= 1000, "it has too many methods");
     for (const [name, method] of Object.entries(table.methods)) checkMethod(name, method, table, isBuffer);
+    if (table.language !== undefined) checkLanguage(table.language, table.methods);
     return table;
+}
+
+function checkLanguage({ greedy, sampled, chunks, context, vocabulary, stop }, methods) {
+    for (const [name, inputs] of [[greedy, 2], [sampled, 5]]) {
+        const method = Object.hasOwn(methods, name) ? methods[name] : null;
+        need(method?.plans && method.inputs.length === inputs && method.outputs.length === 1, `method ${name} samples no token`);
+        for (const { packed, uploads, readbacks, results } of method.plans) {
+            const isGiven = uploads.some(([, offset]) => offset === packed[0]?.[0]);
+            need(isGiven && readbacks.some(([, size, offset]) => offset === results[0].offset && size >= 4), `method ${name} takes no token`);
+        }
+    }
+    need(list(chunks, "chunks", 64).every((one, i) => isCount(one, 2 ** 31) && (i ? one > chunks[i - 1] : one === 1)) && chunks.length, "it has no chunks");
+    need(isCount(context, 2 ** 31) && isCount(vocabulary, 2 ** 31), "it has no context, or no vocabulary");
+    need(list(stop, "stop tokens").every((one) => isCount(one, 2 ** 31)), "a stop token is no token");
 }
 
 function checkConstant([buffer, file, offset, size, convert], table, isBuffer) {

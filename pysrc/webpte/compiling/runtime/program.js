@@ -59,8 +59,9 @@ function checkLimits({ features, limits }, has) {
     }
 }
 
-async function findAdapter() {
-    const adapter = await adapters.request();
+// Finds the adapter of a device of the page, or else the browser's, and whether it computes on the CPU.
+async function findAdapter(device) {
+    const adapter = device ? { info: device.adapterInfo, features: device.features, limits: device.limits } : await adapters.request();
     if (!adapter) throw new NoWebGPUError("this browser offers no WebGPU adapter");
     const { software, vendor, architecture, description } = JSON.parse(adapters.describe(adapter));
     return { adapter, software: software || /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" ")) };
@@ -114,8 +115,8 @@ const EVERY = [{ file: "program.json", software: false, features: [] }];
 // onProgress    called with { stage, done, total }; stages: compile, constants
 // descriptions  the folder's descriptions, of which the first that suits is taken
 export async function open(base, { device, signal, onProgress, descriptions = EVERY } = {}) {
-    const { adapter, software } = device ? { software: false } : await findAdapter();
-    const has = (device ?? adapter).features;
+    const { adapter, software } = await findAdapter(device);
+    const has = adapter.features;
     const suits = (one) => (software || !one.software) && one.features.every((name) => has.has(name));
     const { file } = descriptions.find(suits) ?? EVERY[0];
     const table = check(await fetched(new URL(file, base), "json", signal));
@@ -129,6 +130,8 @@ class Program {
     #files;
     #given;
     #built = null;
+    #making = null;
+    #language = null;
     #closed = false;
 
     constructor(table, found, given) {
@@ -146,15 +149,31 @@ class Program {
     // Builds the program on its device. To be called once; `recover` builds it again.
     async load(found, signal, onProgress) {
         try {
+            if (this.#table.language) await this.#speak();
             this.#built = await this.#build(found, signal, onProgress);
         } catch (error) {
             throw translated(error);
         }
     }
 
+    // Adds what a language model needs: a module of its own, which other programs do without.
+    async #speak() {
+        const { Language } = await import("./webpte-language.js");
+        this.#language ??= new Language(this.#table, {
+            built: () => this.#built,
+            checked: (name, inputs) => this.#checked(name, this.#table.methods[name], inputs),
+            run: (name, values) => this.#run(name, this.#table.methods[name], values),
+            entry: (name, values) => this.#entry(name, values),
+            planned: (...given) => this.#planned(...given),
+            request: (...given) => this.#request(...given),
+            chosen,
+            fill,
+        });
+    }
+
     async #build({ adapter, software }, signal, onProgress) {
         const table = this.#table;
-        checkLimits(table.device, this.#given ?? adapter);
+        checkLimits(table.device, adapter);
         const device = this.#given ?? await sharedDevice(table.device, adapter);
         const { engine, waiter, request } = engineOf(device, software);
         const progress = onProgress && ((stage, done, total) => onProgress({ stage, done, total }));
@@ -179,10 +198,11 @@ class Program {
             }
             const kernels = await compiling;
             signal?.throwIfAborted();
+            made.kernels = kernels;
             made.methods = {};
             for (const [name, { plans = [] }] of Object.entries(table.methods)) {
-                made.methods[name] = [];
-                for (const plan of plans) made.methods[name].push(await this.#plan(engine, plan, made, kernels));
+                made.methods[name] = plans.map((plan) => ({ plan, payload: new Uint8Array(plan.payload) }));
+                if (plans.length === 1) await this.#ready(made, made.methods[name][0]);
             }
             await waiter.measure();
         } catch (error) {
@@ -200,18 +220,38 @@ class Program {
         return JSON.parse(await engine.createPipelines(JSON.stringify(specs), progress));
     }
 
-    async #plan(engine, plan, made, kernels) {
+    // Makes a plan on the GPU, once: of several plans, each at its first call.
+    #ready(made, entry) {
+        return entry.ready ??= this.#make(made, entry.plan, entry.payload).then(
+            (found) => { Object.assign(entry, found); },
+            (error) => { entry.ready = undefined; throw error; },
+        );
+    }
+
+    async #make(made, plan, payload) {
         const there = ([buffer, ...rest]) => [made.buffers[buffer], ...rest];
-        const id = await engine.createPlan(JSON.stringify({
+        const { kernels } = made;
+        return this.#planned(made, {
             uploads: plan.uploads.map(there), clears: plan.clears.map((buffer) => made.buffers[buffer]), parts: [],
             dispatches: plan.dispatches.map(([kernel, resources, grid]) => [kernels[kernel], resources.map(there), ...grid]),
             readbacks: plan.readbacks.map(there), resultBytes: plan.result,
-        }));
-        made.plans.push(id);
-        const payload = new Uint8Array(plan.payload);
-        const result = plan.result && plan.result <= IN_PLACE_BYTES ? new Uint8Array(plan.result) : null;
+        }, payload);
+    }
+
+    async #planned({ engine, plans }, commands, payload) {
+        const id = await engine.createPlan(JSON.stringify(commands));
+        plans.push(id);
+        const size = commands.resultBytes;
+        const result = size && size <= IN_PLACE_BYTES ? new Uint8Array(size) : null;
         engine.attach(id, payload.length ? lent(payload) : null, result && lent(result));
-        return { id, plan, payload, result };
+        return { id, result };
+    }
+
+    // Generates the tokens that follow a prompt, one by one; language.js has the options.
+    generate(prompt, options) {
+        if (!this.#language) throw new InputError(`${this.name} is not a language model`);
+        if (this.#closed) throw new ClosedError(`${this.name} was closed`);
+        return this.#language.generate(prompt, options);
     }
 
     // The GPUDevice that the program runs on.
@@ -226,14 +266,34 @@ class Program {
         if (!method) throw new InputError(`${this.name} has no method ${name}; it has ${Object.keys(this.methods).join(", ")}`);
         const values = this.#checked(name, method, inputs);
         if (!method.plans) return [...method.values];
-        const { engine, request, methods } = this.#built;
-        const { id, plan, payload, result } = chosen(name, methods[name], values);
-        fill(payload, plan, method, values, name);
+        this.#language?.disturb(name);
+        return this.#run(name, method, values);
+    }
+
+    async #run(name, method, values) {
+        const entry = await this.#entry(name, values);
+        fill(entry.payload, entry.plan, method, values, name);
+        return this.#request(entry, (bytes) => finished(bytes, entry.plan, method, values));
+    }
+
+    // Returns the plan for these inputs, on the GPU. Calls that come while a plan is made wait, to keep their order.
+    async #entry(name, values) {
+        while (this.#making) await this.#making;
+        const built = this.#built;
+        if (!built) throw new ClosedError(`${this.name} was closed`);
+        const entry = chosen(name, built.methods[name], values);
+        if (!entry.id) {
+            this.#making = this.#ready(built, entry).catch(() => {}).finally(() => { this.#making = null; });
+            await this.#ready(built, entry);
+        }
+        return entry;
+    }
+
+    async #request({ id, result }, finish) {
+        if (!this.#built) throw new ClosedError(`${this.name} was closed`);
+        const { engine, request } = this.#built;
         try {
-            return await request(
-                (number) => engine.run(number, id, "", true, false),
-                (bytes) => finished(bytes ?? result, plan, method, values),
-            );
+            return await request((number) => engine.run(number, id, "", true, false), (bytes) => finish(bytes ?? result));
         } catch (error) {
             throw translated(error);
         }
@@ -256,8 +316,9 @@ class Program {
     async recover({ device, signal, onProgress } = {}) {
         if (this.#closed) throw new ClosedError(`${this.name} was closed`);
         const before = this.#built;
+        this.#language?.disturb();
         this.#given = device ?? this.#given;
-        await this.load(this.#given ? { software: false } : await findAdapter(), signal, onProgress);
+        await this.load(await findAdapter(this.#given), signal, onProgress);
         if (before) free(before);
         if (this.#closed) this.close();
     }
@@ -308,7 +369,7 @@ function fill(payload, plan, { inputs }, values, name) {
     plan.packed.forEach((place, i) => {
         if (place) pack(values[i].data, inputs[i], place[1], payload, place[0], `method ${name}, ${inputs[i].name}`);
     });
-    const words = new DataView(payload.buffer);
+    const words = new DataView(payload.buffer, payload.byteOffset);
     for (const [offset, one] of plan.symints) words.setInt32(offset, evaluate(one, values), true);
 }
 

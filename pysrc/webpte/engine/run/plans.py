@@ -34,7 +34,7 @@ class PlanCache:
 
     def __init__(self, destroy: Callable[[DevicePlan], None], most: int) -> None:
         self._destroy = destroy
-        self._most = most
+        self.most = most
         self._plans: dict[PlanKey, DevicePlan] = {}  # the least recently used first
         self._latest: dict[Signature, DevicePlan] = {}
 
@@ -56,7 +56,7 @@ class PlanCache:
         self._forget()
 
     def _forget(self) -> None:
-        while len(self._plans) > self._most:
+        while len(self._plans) > self.most:
             oldest = self._plans.pop(next(iter(self._plans)))
             if self._latest.get(oldest.key[0]) is oldest:
                 del self._latest[oldest.key[0]]
@@ -95,6 +95,10 @@ class PlanSelector:
         self._has_symints = any(isinstance(value, SymIntValue) for value in graph.values)
         self._cache = PlanCache(factory.destroy, max_plans)
         self.current: DevicePlan | None = None
+
+    def keep(self, most: int) -> None:
+        """Keep up to this number of plans from now on."""
+        self._cache.most = most
 
     def clear(self) -> None:
         """Destroy all plans."""
