@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from webpte.engine.gpu.device_info import DeviceInfo
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
+GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
 
 _IMPORT = re.compile(r'^import (\w+|\{[^{}\n]*\}) from "([^"\n]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:class|const|function) (\w+))", re.MULTILINE)
 _AGAIN = re.compile(r'^export (\*|\{[^{}\n]*\}) from "([^"\n]+)";$', re.MULTILINE)
+_NAMED = re.compile(r"^(?:export )?(?:async )?(?:class|const|function|let) (\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*//[^\n]*\n", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+|^\n", re.MULTILINE)
 
@@ -48,51 +51,58 @@ def runtime_files(descriptions: Mapping[str, DeviceInfo], language: bool = False
         for name, info in descriptions.items()
     ]
     files = {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
+    separate = {_MODULES / name: RUNTIME for name in ("errors.js", "expressions.js", "values.js")}
+    files[GPU] = bundled(_MODULES / "gpu.js", separate)
     if language:
-        files[LANGUAGE] = bundled(_MODULES / "language.js", {_MODULES / "errors.js": RUNTIME})
+        files[LANGUAGE] = bundled(_MODULES / "language.js", separate)
     return files
 
 
 def bundled(entry: Path, outside: Mapping[Path, str] = _NOTHING) -> str:
     """Return an ES module and everything that it imports as one module, without comments.
 
+    The names at the top of all its modules must be different.
+
     outside  modules that stay separate, and the names to import these by
     """
-    parts: dict[Path, tuple[str, list[str]]] = {}  # by file: its text, and the names it exports
-    for path, name in outside.items():
-        exported = _EXPORT.findall(path.read_text(encoding="utf-8"))
-        parts[path] = f'import * as {_variable(path)} from "./{name}";\n', exported
-    _add(entry, parts)
-    names = ", ".join(parts[entry][1])
-    texts = [text for text, _ in parts.values()]
-    return "".join([*texts, f"export const {{ {names} }} = {_variable(entry)};\n"])
+    parts: dict[Path, _Part] = {}
+    _add(entry, "", parts, outside)
+    names = [name for part in parts.values() for name in part.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"several modules of {entry.name} declare {', '.join(twice)}: rename one"
+    exported = ", ".join(parts[entry].exported)
+    return "".join([*(part.text for part in parts.values()), f"export {{ {exported} }};\n"])
 
 
-def _add(path: Path, parts: dict[Path, tuple[str, list[str]]]) -> list[str]:
-    """Add a file after the files that it imports; return the names that it exports."""
+@dataclass(frozen=True)
+class _Part:
+    """A module in a bundle: its text, the names at its top, and those that it exports."""
+
+    text: str
+    names: list[str]
+    exported: list[str]
+
+
+def _add(path: Path, name: str, parts: dict[Path, _Part], outside: Mapping[Path, str]) -> None:
+    """Add a file after the files that it imports; `name` is given to the value of a script."""
     if path in parts:
-        return parts[path][1]
-    text = _INDENT.sub("", _COMMENT.sub("", path.read_text(encoding="utf-8")))
-    if not (exported := _EXPORT.findall(text)) and not _AGAIN.search(text):
-        parts[path] = f"const {_variable(path)} = (\n{text.rstrip()}\n);\n", []
-        return []
-    for what, place in _AGAIN.findall(text):
-        names = _add((path.parent / place).resolve(), parts)
-        exported += names if what == "*" else what.strip("{ }").split(", ")
-    for _, place in _IMPORT.findall(text):
-        _add((path.parent / place).resolve(), parts)
-
-    def value_of(found: re.Match[str]) -> str:
-        target = (path.parent / found[2]).resolve()
-        taken = f"{{ {', '.join(parts[target][1])} }}" if found[1] == "*" else found[1]
-        return f"const {taken} = {_variable(target)};"
-
-    body = _EXPORT.sub("", _AGAIN.sub(value_of, _IMPORT.sub(value_of, text)))
-    values = ", ".join(exported)
-    made = f"const {_variable(path)} = (() => {{\n{body}return {{ {values} }};\n}})();\n"
-    parts[path] = made, exported
-    return exported
-
-
-def _variable(path: Path) -> str:
-    return "$" + re.sub(r"\W", "_", path.relative_to(_PACKAGE).with_suffix("").as_posix())
+        assert parts[path].names[:1] == [name] or not name, f"{path.name} has two names"
+        return
+    text = path.read_text(encoding="utf-8")
+    names, exported = _NAMED.findall(text), _EXPORT.findall(text)
+    text = _INDENT.sub("", _COMMENT.sub("", text))
+    if name:
+        parts[path] = _Part(f"const {name} = (\n{text.rstrip()}\n);\n", [name], [])
+        return
+    for again, place in _AGAIN.findall(text):
+        _add(target := (path.parent / place).resolve(), "", parts, outside)
+        exported += parts[target].exported if again == "*" else again.strip("{ }").split(", ")
+    kept = ""
+    for taken, place in _IMPORT.findall(text):
+        target = (path.parent / place).resolve()
+        if target in outside:
+            kept += f'import {taken} from "./{outside[target]}";\n'
+        else:
+            _add(target, "" if taken.startswith("{") else taken, parts, outside)
+    body = _INDENT.sub("", _EXPORT.sub("", _AGAIN.sub("", _IMPORT.sub("", text))))
+    parts[path] = _Part(kept + body, names, exported)

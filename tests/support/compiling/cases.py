@@ -71,9 +71,9 @@ def _given(folder: Path, file: TensorFile) -> tuple[Any, dict[str, Any]]:
     return array, {"dtype": file.dtype, "shape": list(file.shape), "data": text}
 
 
-def compile_program(program: Path, out: Path, examples: Any = None) -> None:
+def compile_program(program: Any, out: Path, examples: Any = None, **options: Any) -> None:
     """Compile in another thread, because Playwright's event loop runs here."""
-    work = webpte.compile(program, out, examples=examples)
+    work = webpte.compile(program, out, examples=examples, **options)
     with ThreadPoolExecutor(1) as threads:
         threads.submit(asyncio.run, work).result()
 

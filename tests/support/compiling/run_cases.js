@@ -22,7 +22,7 @@ async ([base, cases]) => {
         const program = await (await import(`${base}${folder}/index.js`)).open();
         try {
             for (const inputs of steps) {
-                const outputs = await program.run(method, ...inputs.map(given));
+                const outputs = await program.run(method, inputs.map(given));
                 found.push(outputs.map((one) => (typeof one === "number" ? [one] : [encode(one.data), one.shape])));
             }
         } catch (error) {

@@ -306,6 +306,13 @@ def test_the_bundle_exports_what_programs_import(modules: Path) -> None:
     assert {"open", "Tensor", "InputError", "DeviceLostError", "WebpteError"} <= set(names)
 
 
+def test_modules_of_a_bundle_share_no_name(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text('import { b } from "./b.js";\nconst same = b;\n', "utf-8")
+    (tmp_path / "b.js").write_text("export const b = 1;\nfunction same() {}\n", "utf-8")
+    with pytest.raises(AssertionError, match="declare same: rename one"):
+        runtime_files.bundled(tmp_path / "a.js")
+
+
 def test_there_is_no_webgpu_here(modules: Path, described: Table) -> None:
     code = """
     const { open } = await import("./index.mjs");

@@ -18,6 +18,10 @@ const IN_PLACE_BYTES = 4 << 20; // of results that are written to the same memor
 // Bytes as the engine takes them from Python, which lends views of its memory.
 const lent = (data) => ({ copy: () => lent(data), getBuffer: () => ({ data, release() {} }), destroy() {} });
 
+const isBuffer = (value) => globalThis.GPUBuffer && value instanceof GPUBuffer;
+const isOnGpu = (input) => isBuffer(input) || isBuffer(input?.buffer);
+let gpu = null; // the module of tensors on the GPU, once a call needs it
+
 const engines = new WeakMap(); // by GPUDevice
 const shared = new Map(); // devices that programs share, by what these need
 
@@ -138,11 +142,13 @@ class Program {
         this.#table = table;
         this.#files = found;
         this.#given = given;
-        // By name: what a method takes and returns.
-        this.methods = Object.fromEntries(Object.entries(table.methods).map(([name, { inputs, outputs }]) => [name, { inputs, outputs }]));
+        // By name: what a method takes and returns, and the shapes of the inputs that it was compiled for.
+        this.methods = Object.fromEntries(Object.entries(table.methods).map(([name, { inputs, outputs, plans = [] }]) => (
+            [name, { inputs, outputs, shapes: plans.map(({ shapes }) => shapes) }]
+        )));
         this.name = table.name;
         for (const name of Object.keys(this.methods)) {
-            if (!(name in this)) this[name] = (...inputs) => this.run(name, ...inputs);
+            if (!(name in this)) this[name] = (...inputs) => this.run(name, inputs);
         }
     }
 
@@ -259,20 +265,23 @@ class Program {
         return this.#built?.device;
     }
 
-    // Runs a method, and returns a list of its outputs: tensors, and numbers.
-    async run(name, ...inputs) {
+    // Runs a method, and returns a list of its outputs: tensors, and numbers. With `output: "gpu"` they are GpuTensors.
+    async run(name, inputs = [], { output } = {}) {
         if (this.#closed) throw new ClosedError(`${this.name} was closed`);
         const method = Object.hasOwn(this.#table.methods, name) ? this.#table.methods[name] : null;
         if (!method) throw new InputError(`${this.name} has no method ${name}; it has ${Object.keys(this.methods).join(", ")}`);
+        const onGpu = output === "gpu" || inputs.some(isOnGpu);
+        if (onGpu) gpu ??= await import("./webpte-gpu.js");
         const values = this.#checked(name, method, inputs);
         if (!method.plans) return [...method.values];
         this.#language?.disturb(name);
-        return this.#run(name, method, values);
+        return this.#run(name, method, values, onGpu ? { owned: output === "gpu", finished } : null);
     }
 
-    async #run(name, method, values) {
+    async #run(name, method, values, onGpu = null) {
         const entry = await this.#entry(name, values);
         fill(entry.payload, entry.plan, method, values, name);
+        if (onGpu) return gpu.runOnGpu(this.#built, entry, method, values, onGpu);
         return this.#request(entry, (bytes) => finished(bytes, entry.plan, method, values));
     }
 
@@ -305,7 +314,10 @@ class Program {
         }
         return inputs.map((info, i) => {
             const where = `method ${name}, ${info.name}`;
-            if (info.kind === undefined) return checked(given[i], info, where, plans.map(({ shapes }) => shapes[i]));
+            if (info.kind === undefined) {
+                return isOnGpu(given[i]) ? gpu.checkedOnGpu(given[i], info, where, plans, i, this.device)
+                    : checked(given[i], info, where, plans.map(({ shapes }) => shapes[i]));
+            }
             const number = Number(given[i]);
             if (number !== (number | 0)) throw new InputError(`${where}: an integer of 32 bits is needed`);
             return { number };
@@ -363,24 +375,24 @@ function fill(payload, plan, { inputs }, values, name) {
     }
     for (const { message, inputs: read } of plan.faults) {
         for (const [input, low, high] of read) {
-            if (values[input].data.some((index) => index < low || index > high)) throw new IndexRangeError(`method ${name}, ${message}`);
+            if (values[input].data?.some((index) => index < low || index > high)) throw new IndexRangeError(`method ${name}, ${message}`);
         }
     }
     plan.packed.forEach((place, i) => {
-        if (place) pack(values[i].data, inputs[i], place[1], payload, place[0], `method ${name}, ${inputs[i].name}`);
+        if (place && values[i].data) pack(values[i].data, inputs[i], place[1], payload, place[0], `method ${name}, ${inputs[i].name}`);
     });
     const words = new DataView(payload.buffer, payload.byteOffset);
     for (const [offset, one] of plan.symints) words.setInt32(offset, evaluate(one, values), true);
 }
 
-// Returns the outputs in the bytes that came back.
-function finished(bytes, plan, { outputs }, values) {
+// Returns the outputs in the bytes that came back; of a call that leaves them on the GPU only checks the word for faults.
+function finished(bytes, plan, { outputs }, values, owned = false) {
     if (plan.faults.length) {
         const number = new DataView(bytes.buffer, bytes.byteOffset + bytes.length - 16, 4).getUint32(0, true);
         const fault = number && plan.faults.find((one) => one.number === number);
         if (fault) throw new IndexRangeError(fault.message);
     }
-    return plan.results.map((result, i) => (
+    return owned ? null : plan.results.map((result, i) => (
         result.symint === undefined ? unpack(bytes, result, outputs[i].dtype) : evaluate(result.symint, values)
     ));
 }

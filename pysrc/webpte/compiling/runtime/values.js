@@ -31,8 +31,8 @@ export class Tensor {
 
 export const count = (shape) => shape.reduce((a, b) => a * b, 1);
 
-const words = new Uint32Array(1);
-const floats = new Float32Array(words.buffer);
+const word = new Uint32Array(1);
+const floats = new Float32Array(word.buffer);
 
 function halfToFloat(half) {
     const sign = half & 0x8000 ? -1 : 1;
@@ -45,9 +45,9 @@ function halfToFloat(half) {
 // Rounds to nearest even, as all conversions here do.
 function floatToHalf(value) {
     floats[0] = value;
-    const sign = (words[0] >>> 16) & 0x8000;
+    const sign = (word[0] >>> 16) & 0x8000;
     const size = Math.abs(floats[0]);
-    if (Number.isNaN(size)) return sign | 0x7c00 | (((words[0] >>> 13) & 1023) || 1);
+    if (Number.isNaN(size)) return sign | 0x7c00 | (((word[0] >>> 13) & 1023) || 1);
     if (size >= 65520) return sign | 0x7c00;
     const exponent = Math.max(-14, Math.floor(Math.log2(size || 1)));
     const unit = 2 ** (exponent - 10);
@@ -59,8 +59,8 @@ function floatToHalf(value) {
 
 function roundToBfloat16(value) {
     floats[0] = value;
-    words[0] = Number.isNaN(value) ? (words[0] | 0x400000) & 0xffff0000
-        : (words[0] + 0x7fff + ((words[0] >>> 16) & 1)) & 0xffff0000;
+    word[0] = Number.isNaN(value) ? (word[0] | 0x400000) & 0xffff0000
+        : (word[0] + 0x7fff + ((word[0] >>> 16) & 1)) & 0xffff0000;
     return floats[0];
 }
 
