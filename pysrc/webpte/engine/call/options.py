@@ -27,11 +27,16 @@ class Options:
     half_products  where GEMMs of many rows use subgroup matrices, multiply numbers rounded to f16
                    (11 bits) and add up in float32: nearly twice as fast, with an error of 2^-11 of
                    each product at most instead of 2^-22
+    int8_products  where GEMMs of many rows have weights of 4 bits, round each 32 values of a row to
+                   int8, by their largest, and multiply integers: 1.6 times as fast on GPUs with
+                   packed dot products, with an error of 1/254 of that largest value at most.
+                   Programs that round their rows themselves (8da4w) multiply integers anyway
     """
 
     fuse: bool = True
     tuned: bool = True
     half_products: bool = False
+    int8_products: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ def variant_label(options: Options, info: DeviceInfo) -> str:
         found.append(f"{'with' if now.subgroup_matrices else 'without'} subgroup matrices")
     if applied_to(now, info).target.half_products:
         found.append("products of f16")
+    if applied_to(now, info).target.int8_products:
+        found.append("products of int8")
     if now.plain is not None and now.plain is not info.software:
         found.append("with plain kernels" if now.plain else "with a GPU's kernels")
     found += [text for text, off in (("without fusion", not now.fuse),) if off]
@@ -110,7 +117,8 @@ def _as_developer(options: Options) -> DeveloperOptions:
 
 def applied_to(options: Options, info: DeviceInfo) -> DeviceInfo:
     """Return the device info that programs with these options see."""
-    info = replace(info, half_products=options.half_products)
+    half, int8 = options.half_products, options.int8_products
+    info = replace(info, half_products=half, int8_products=int8)
     if not isinstance(options, DeveloperOptions):
         return info
     features = tuple(name for name in info.features if options.f16 or name != SHADER_F16)

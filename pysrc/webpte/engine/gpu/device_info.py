@@ -68,6 +68,7 @@ class DeviceInfo:
     matrix_shapes: tuple[str, ...] = ()  # shapes of subgroup matrices, such as "f16 f32 16x16x16"
     prefers_subgroup_matrices: bool = True
     half_products: bool = False  # whether subgroup matrices multiply numbers rounded to f16
+    int8_products: bool = False  # whether GEMMs with 4-bit weights round x to int8 in blocks
     choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
     packed_dot: bool = False
     self_test: SelfTest | None = None
@@ -100,7 +101,13 @@ class DeviceInfo:
         matrices = self.prefers_subgroup_matrices and self.has_subgroup_matrices
         half = matrices and self.half_products
         given = (self.software, most, shared, self.choices, matrices, half, self.binding_bytes)
-        return Target(*given, adapter=self.adapter_class)
+        integers = self.int8_products and self.packed_dot and not self.software
+        return Target(
+            *given,
+            adapter=self.adapter_class,
+            packed_dot=self.packed_dot,
+            int8_products=integers,
+        )
 
     @property
     def adapter_class(self) -> AdapterClass:

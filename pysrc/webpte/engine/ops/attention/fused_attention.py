@@ -46,6 +46,7 @@ from webpte.engine.ops.gemm.fused_linear_q4 import (
 from webpte.engine.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.engine.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.engine.ops.gemm.joined_linears import joined_linears
+from webpte.engine.ops.gemm.linear_int8 import rounded_once
 from webpte.engine.ops.gemm.matmul import LINEAR
 from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_qkv
 from webpte.engine.ops.norm.fused_norm import NormedSum
@@ -59,7 +60,8 @@ STORAGE_BUFFERS = 9
 
 
 def lower_attention_block(args: Args) -> list[Dispatch]:
-    return lower_with_row(args, list(parts_of(args)), fused_dispatches, attention_steps)
+    parts = list(parts_of(args))
+    return rounded_once(lower_with_row(args, parts, fused_dispatches, attention_steps))
 
 
 def attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:

@@ -46,6 +46,7 @@ from webpte.engine.ops.gemm.fused_linear_q4 import (
 )
 from webpte.engine.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.engine.ops.gemm.gemv_multi import lower_gemv_multi
+from webpte.engine.ops.gemm.linear_int8 import rounded_once
 from webpte.engine.ops.gemm.linear_q4 import bias_of
 from webpte.engine.ops.gemm.matmul import LINEAR
 from webpte.engine.ops.norm.fused_norm import RMS_NORM, NormedSum
@@ -76,7 +77,8 @@ class HeadPrologue:
 
 
 def lower_head_attention(args: Args) -> list[Dispatch]:
-    return lower_with_row(args, list(parts_of(args)), fused_dispatches, head_attention_steps)
+    parts = list(parts_of(args))
+    return rounded_once(lower_with_row(args, parts, fused_dispatches, head_attention_steps))
 
 
 def head_attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:

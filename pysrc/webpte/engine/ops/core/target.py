@@ -37,6 +37,8 @@ class Target:
     shared_bytes     memory per workgroup; every GPU has 16 KB
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix/tiles.py)
     half_products    whether such GEMMs may multiply numbers rounded to f16
+    packed_dot       whether shaders have packed dot products of bytes
+    int8_products    whether GEMMs with weights of 4 bits may round x to int8 in blocks
     binding_bytes    the most bytes that a kernel can bind per buffer
     adapter          how much work fills a GPU of this kind
     choices          configs that were measured fastest
@@ -51,6 +53,8 @@ class Target:
     half_products: bool = False
     binding_bytes: int = sys.maxsize
     adapter: AdapterClass = LARGE
+    packed_dot: bool = True
+    int8_products: bool = False
     asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property

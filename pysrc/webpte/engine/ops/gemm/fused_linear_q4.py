@@ -53,6 +53,7 @@ from webpte.engine.ops.gemm.lib.prologue import (
     prologue_overrides,
     prologue_types,
 )
+from webpte.engine.ops.gemm.linear_int8 import rounded_once
 from webpte.engine.ops.gemm.linear_q4 import (
     LINEARS,
     LinearQ4,
@@ -255,7 +256,8 @@ def gemv_kernel(
 
 def lower_gated_gemm(args: Args) -> list[Dispatch]:
     """Lower f(x @ gate) * (x @ up)."""
-    return lower_with_row(args, list(parts_of(args)), gated_dispatches, gated_steps)
+    parts = list(parts_of(args))
+    return rounded_once(lower_with_row(args, parts, gated_dispatches, gated_steps))
 
 
 def gated_steps(args: Args, parts: list[Part]) -> list[FusedStep]:

@@ -57,6 +57,7 @@ from webpte.engine.ops.gemm.lib.prologue import (
     prologue_types,
     quantizes_x,
 )
+from webpte.engine.ops.gemm.linear_int8 import integer_dispatches, takes_integers
 from webpte.engine.ops.gemm.skinny_config import skinny_config, suits_batch
 from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_linear
 from webpte.engine.ops.gemm.subgroup_matrix.tiles import takes_matrices
@@ -177,6 +178,8 @@ def lower_linear(
         if takes_matrices(gemm, args.target):
             return matrix_linear(kernel, weights, gemm, out.id, args.target)
         if not suits_batch(gemm, weights, args.target) or rows is not None:
+            if takes_integers(gemm, weights, rows is not None, args.target):
+                return integer_dispatches(kernel, gemm, out.id, args.target)
             return tile_dispatches(kernel, gemm, out.id, args.target)
     if rows is None and is_gemv(gemm, [weights], norm, args.target):
         return [lower_gemv(x, weights, gemm, norm, out.id, args.target)]

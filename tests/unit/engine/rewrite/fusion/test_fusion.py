@@ -196,17 +196,18 @@ def test_floats_with_a_bias_run_part_by_part() -> None:
 
 
 ROUNDED = "et_vk.linear_dq8ca_q4gsw.default"
+INTEGERS = ["linear_q4_codes", "linear_q4_int8"]
 
 
 @pytest.mark.parametrize("kind", ["rounded", "qd8"])
 @pytest.mark.parametrize(
     ("shape", "one", "parts"),
     [
-        ("residual", "gemv_q4", ["choose_qparams", "linear_q4"]),
-        ("normed", "gemv_q4", ["norm", "choose_qparams", "linear_q4"]),
+        ("residual", "gemv_q4", ["choose_qparams", *INTEGERS]),
+        ("normed", "gemv_q4", ["norm", "choose_qparams", *INTEGERS]),
         (
             *("gated", "gemv_q4_gated"),
-            ["norm", "choose_qparams", *["linear_q4"] * 2, "fused_elementwise"],
+            ["norm", "choose_qparams", *INTEGERS, "linear_q4_int8", "fused_elementwise"],
         ),
     ],
 )

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from support.cases.gemm.linear_q4_cases import dq8ca, int8, q4gsw, qcs4w
+from support.cases.gemm.linear_q4_cases import DQ8CA, dq8ca, int8, q4gsw, qcs4w
 from support.cases.gemm.matmul_cases import MATRIX_CASES as MATMUL_CASES
 from support.cases.gemm.matmul_cases import linear, mm
 from support.cases.row_cases import RowCase, normal
@@ -51,12 +51,18 @@ MANY = [
     int8((40, 64), 8),
     dq8ca((40, 64), 8, 32),
 ]
+BLOCKS = MANY[0]  # its groups are whole blocks of 32
 
 
 @pytest.mark.parametrize("case", MANY, ids=str)
 def test_products_of_many_rows(case: RowCase) -> None:
     assert kernels(case, MATRICES) == ["linear_q4_split_f16", "linear_q4_subgroup_matrix"]
-    assert kernels(case, GPU) == ["linear_q4"]
+    integers = ["linear_q4_codes", "linear_q4_int8"]
+    rounded, blocks = case.op == DQ8CA, case is BLOCKS
+    assert kernels(case, GPU) == (integers if rounded else ["linear_q4"])
+    assert kernels(case, replace(GPU, packed_dot=False)) == ["linear_q4"]
+    with_option = replace(GPU, int8_products=True)
+    assert kernels(case, with_option) == (integers if blocks or rounded else ["linear_q4"])
 
 
 def test_linear_layers_of_floats() -> None:
