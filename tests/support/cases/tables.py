@@ -92,8 +92,8 @@ def one_row_per_op() -> list[Row]:
 # Families whose operators have several kernels each. Of the others a row of each operator has all
 # kernels; further rows have them with other numbers.
 SEVERAL_KERNELS = {
-    *("cache_update", "cat", "choose_qparams", "conv", "matmul", "q8ta_linear", "sample"),
-    *("strided", "topk"),
+    *("cache_update", "cat", "choose_qparams", "conv", "linear_q4", "matmul", "q8ta_linear"),
+    *("sample", "strided", "topk"),
 }
 
 
