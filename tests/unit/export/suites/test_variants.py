@@ -131,6 +131,18 @@ def test_variants_are_compared_with_what_was_chosen(
     assert (floats["difference"], floats["other_kernels"]) == (0.0, False)
 
 
+def test_an_output_may_have_a_tolerance_for_itself(tmp_path: Path) -> None:
+    async def fetch_bytes(path: str) -> bytes:
+        return (tmp_path / path).read_bytes()
+
+    entry = chain_suite(tmp_path)
+    entry["golden"]["atol"] = 1.0
+    runs = VariantRuns(fetch_bytes, OffByALittle())  # type: ignore[arg-type]
+    wait(runs.run(entry, {"label": AS_CHOSEN, "options": {}}))
+    single = wait(runs.run(entry, {"label": "without fusion", "options": {"fuse": False}}))
+    assert 0 < single["difference"] < 0.01
+
+
 class FakeRunner:
     """Two variants, and a third that is missing."""
 
