@@ -8,7 +8,8 @@ tokens, to which a prompt goes token by token.
 Models that also see pictures have `token_embedding` (tokens [1, S] in, embeddings [1, S, width]
 out), `text_decoder` (embeddings and the position in, logits out), and `vision_encoder` (a picture
 in, embeddings [1, rows, width] out). Where positions are not places in the cache, `text_decoder`
-also takes the outputs of `rotary_tables`: see picture_session.py.
+also takes the outputs of `rotary_tables`: see picture_session.py. Other names of the three are in
+EMBEDDINGS, DECODERS and VISIONS.
 
 Some exports take the position of each token, [S], in place of the first token's position, called
 `cache_position` by optimum-executorch. The decoder of an encoder-decoder model may take the
@@ -17,7 +18,7 @@ encoder's outputs before the position, or after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from operator import index
@@ -30,19 +31,28 @@ USUAL = "forward"
 INTEGERS = ("int64", "int32")
 ENCODER, DECODER = "encoder", "text_decoder"
 POSITION = "a position, input_pos [1] or cache_position [S]"
-EMBEDDING, VISION, ROTARY = "token_embedding", "vision_encoder", "rotary_tables"
+ROTARY = "rotary_tables"
+# Names of methods, and of programs that are parts of a model; the first are ExecuTorch's.
+EMBEDDINGS = (
+    *("token_embedding", "token_embeddings", "embed_tokens", "text_embedding"),
+    *("embedding", "embeddings", "embed"),
+)
+DECODERS = (DECODER, "text_model", "decoder", "language_model", "language_decoder", "decode")
+VISIONS = ("vision_encoder", "image_encoder", "vision", "visual")
 
 
 @dataclass(frozen=True)
 class VisionSignature:
     """The signature of a vision encoder.
 
+    name     the method
     pixels   its first input
     rows     the number of rows that a picture is encoded to; the most, if that depends on its size
     side     the patches along each side of the square that becomes a row; 0: it takes pictures of
              a fixed size
     """
 
+    name: str
     pixels: TensorInfo
     rows: int
     side: int = 0
@@ -122,9 +132,20 @@ def _is_position(given: object) -> bool:
 
 def embedding_of(program: Program, method: str) -> str | None:
     """Return the method that embeds tokens for a method that takes embeddings; else None."""
-    info, before = program.methods.get(method), program.methods.get(EMBEDDING)
-    tables = program.methods.get(ROTARY)
-    return EMBEDDING if info is not None and _takes_embeddings(info, before, tables) else None
+    methods = program.methods
+    name, info = _first(methods, EMBEDDINGS), methods.get(method)
+    before, tables = methods.get(name or ""), methods.get(ROTARY)
+    return name if info is not None and _takes_embeddings(info, before, tables) else None
+
+
+def vision_method(program: Program) -> str | None:
+    """Return the method that encodes pictures for a language model; None if it takes none."""
+    methods = program.methods
+    return None if _first(methods, EMBEDDINGS) is None else _first(methods, VISIONS)
+
+
+def _first(methods: Mapping[str, MethodInfo], names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in methods), None)
 
 
 def _takes_embeddings(
@@ -166,8 +187,8 @@ def language_method(program: Program, method: str = USUAL) -> str:
     methods = program.methods
     chosen = method
     if method == USUAL and USUAL not in methods:
-        parts = embedding_of(program, DECODER) is not None
-        chosen = DECODER if parts else _fitting(program.name, methods)
+        parts = [name for name in DECODERS if embedding_of(program, name) is not None]
+        chosen = parts[0] if parts else _fitting(program.name, methods)
     info = methods.get(chosen)
     if info is not None and takes_tokens(info) and _gives_tokens(info):
         raise InputError(
@@ -190,10 +211,10 @@ def _fitting(name: str, methods: dict[str, MethodInfo]) -> str:
     why = f"none takes tokens [1, S] and {POSITION}"
     if methods.keys() >= {ENCODER, DECODER}:
         why = "they are an encoder-decoder model's: webpte.llm.Seq2Seq runs it"
-    elif methods.keys() >= {EMBEDDING, DECODER}:
+    elif (before := _first(methods, EMBEDDINGS)) and (after := _first(methods, DECODERS)):
         why = (
-            f"{DECODER} takes other things than the embeddings [1, S, width] that {EMBEDDING} "
-            "gives, and input_pos [1]"
+            f"{after} takes other things than the embeddings [1, S, width] that {before} gives, "
+            "and input_pos [1]"
         )
     elif found:
         sizes = ", ".join(f"{key} {_tokens(info).shape[1]}" for key, info in found.items())
@@ -223,7 +244,9 @@ def _gives_tokens(info: MethodInfo) -> bool:
 
 def vision_of(program: Program, method: str) -> VisionSignature:
     """Return the vision encoder's input, and the number of its rows; raises InputError."""
-    info = program.methods[VISION]
+    name = vision_method(program)
+    assert name is not None, "the program sees"
+    info = program.methods[name]
     given = [one for one in info.inputs if isinstance(one, TensorInfo)]
     rows = info.outputs[0] if len(info.outputs) == 1 else None
     wanted = program.methods[method].inputs[0]
@@ -236,7 +259,7 @@ def vision_of(program: Program, method: str) -> VisionSignature:
         and (rows.dtype, rows.shape[-1]) == (wanted.dtype, wanted.shape[-1])
     ):
         if len(given) == 1 and not given[0].dynamic and not rows.dynamic:
-            return VisionSignature(given[0], rows.shape[-2])
+            return VisionSignature(name, given[0], rows.shape[-2])
         if len(given) == 2 and ROTARY in program.methods:
             patches, places = given
             side = isqrt(patches.shape[1]) if len(patches.shape) == 3 else 0
@@ -246,9 +269,9 @@ def vision_of(program: Program, method: str) -> VisionSignature:
                 and side * side == patches.shape[1]
                 and rows.shape[-2] == patches.shape[0]
             ):
-                return VisionSignature(patches, rows.shape[-2], side)
+                return VisionSignature(name, patches, rows.shape[-2], side)
     raise InputError(
-        f"{program.name}: {VISION} takes {'; '.join(map(str, info.inputs))} and gives "
+        f"{program.name}: {name} takes {'; '.join(map(str, info.inputs))} and gives "
         f"{'; '.join(map(str, info.outputs))}; it should take one picture, or patches and their "
         f"places, and give rows of embeddings as {method} takes them ({wanted})"
     )
