@@ -240,6 +240,8 @@ class PictureSession(KVSession):
 
         This text goes to the delegate whose steps take the sampled token on the GPU.
         """
+        if self._passes_caches:
+            return super()._chunks(tokens)
         plain = next((n for n, one in enumerate(reversed(tokens)) if self._number(one) >= 0), None)
         split = 0 if plain is None else len(tokens) - plain
         return [*super()._chunks(tokens[:split]), *super()._chunks(tokens[split:])]
@@ -297,7 +299,8 @@ class PictureSession(KVSession):
 
     @property
     def _place(self) -> str:
-        return NUMPY if self.program.device_info.kind == NUMPY else "gpu"
+        on_host = self._passes_caches or self.program.device_info.kind == NUMPY
+        return NUMPY if on_host else "gpu"
 
     def _free(self) -> None:
         for rows in (*self._encoded.values(), *self._joined):
