@@ -11,16 +11,15 @@ import numpy as np
 from webpte.errors import ContextError, InputError
 from webpte.llm.decode.decode_steps import DecodeSteps, PendingSteps
 from webpte.llm.decode.decoder import Decoder
-from webpte.llm.decode.passed_caches import session_decoder
 from webpte.llm.decode.rollback_safety import leaves_traces
 from webpte.llm.decode.sampling import SampledToken, SamplerSettings
+from webpte.llm.passed_caches import session_decoder
 from webpte.llm.program_signature import (
     check_token_ids,
     context_of,
     embedding_of,
     language_model,
     max_chunk_of,
-    passed_caches,
     position_place,
     signature_of,
     stop_tokens_of,
@@ -57,7 +56,6 @@ class KVSession:
         self._position_at = position_place(signature_of(program, method))
         self.max_chunk, self._each = max_chunk_of(program, method), position.shape[0] > 1
         self.max_context = context_of(program, method)
-        self._passes_caches = bool(passed_caches(program.methods[method]))
         self.eos = stop_tokens_of(program)
         self._cached: list[int] = []
         self._pending: list[int] = []

@@ -36,6 +36,7 @@ from webpte.llm.program_signature import (
     ROTARY,
     check_token_ids,
     listed_tokens,
+    passed_caches,
     positions_of,
     vision_method,
     vision_of,
@@ -90,6 +91,7 @@ class PictureSession(KVSession):
     def __init__(self, program: Program, method: str) -> None:
         super().__init__(program, method)
         self._vision = vision_of(program, method)
+        self._passes_caches = bool(passed_caches(program.methods[method]))
         self._positions = positions_of(program, method)
         self._placed: Any = None  # the pictures for which the tables in `given` were made
         self._starts: list[int] = []  # the first number of each picture, in order

@@ -23,8 +23,8 @@ from typing import Any
 from webpte.errors import ClosedError, InputError
 from webpte.llm.batched_generation import BatchedGeneration, BatchSequence
 from webpte.llm.decode.batched_steps import BatchedSteps, BatchRow
-from webpte.llm.decode.passed_caches import session_decoder
 from webpte.llm.decode.sampling import SamplerSettings, Sampling, check_most, check_stop
+from webpte.llm.passed_caches import session_decoder
 from webpte.llm.program_signature import (
     check_token_ids,
     embedding_of,
