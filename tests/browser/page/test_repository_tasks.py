@@ -17,7 +17,7 @@ from support.harness import mask_layouts, published_pictures
 from support.harness.hub_site import HubSite, files_of, repositories
 from support.harness.sounds import voices_folder
 from support.harness.task_cases import make_picture, models_folder
-from support.llm import whisper_layouts
+from support.llm import seeing_layouts, whisper_layouts
 from support.llm.small_seq2seq import RATE
 from support.llm.small_seq2seq import sound as small_sound
 from support.page.page_visit import SAMPLES, leave, open_address, payload, status, visit
@@ -31,6 +31,7 @@ LAYOUTS = {
     **whisper_layouts.repositories(),
     "someone/voice": files_of(voices_folder() / "steady"),
     **repositories(SAMPLES, models_folder()),
+    **seeing_layouts.repositories(),
 }
 STORIES = "executorch-community/Stories-ExecuTorch-WebGPU"
 WHISPER = "executorch-community/Whisper-Tiny-ExecuTorch-WebGPU"
@@ -82,6 +83,18 @@ def test_a_name_becomes_a_chat(page: Page) -> None:
     panel.locator("#chat-text").fill("What does a cow say?")
     panel.locator("#chat-text").press("Enter")
     expect(panel.locator(".chat-assistant .chat-said").last).to_contain_text("moo")
+
+
+def test_a_question_about_a_picture_is_answered(page: Page) -> None:
+    panel = opened(page, seeing_layouts.PASSED, "Task")
+    panel.locator("#task-input input[type=file]").set_input_files(payload("photo.png", PHOTO))
+    question = panel.get_by_label("question").input_value()
+    picture = make_picture(48, 64)
+    (found,) = asked(seeing_layouts.PASSED, picture, text=question, return_full_text=False)
+    expect(panel).to_contain_text(found["generated_text"].strip())
+    page.get_by_role("tab", name="Chat").click()
+    expect(page.get_by_text("Add picture")).to_be_visible()
+    expect(page.locator("#error")).to_have_text("")
 
 
 @pytest.mark.parametrize("name", [WHISPER, "someone/whisper-parts"])

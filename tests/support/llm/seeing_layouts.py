@@ -26,7 +26,7 @@ _PROGRAMS = {
     "vlm_embed_tokens_q8.pte": "token_embedding",
     "vlm_decoder.pte": "text_decoder",
 }
-WORDS, WIDTH, CONTEXT = 300, 32, 160  # the words and the width of the small model
+WORDS, WIDTH, CONTEXT = 300, 32, 64  # the words and the width of the small model
 HEAD = np.random.default_rng(3).standard_normal((WORDS, WIDTH)).astype(np.float32)
 CARD = b"---\npipeline_tag: image-text-to-text\n---\n"
 

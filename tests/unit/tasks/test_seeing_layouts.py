@@ -52,6 +52,9 @@ def test_caches_are_passed_from_call_to_call(site: HubSite, name: str) -> None:
 
     async def run() -> None:
         async with await webpte.load(f"hf:{name}", device="numpy") as program:
+            webpte.text.check_fits(
+                await webpte.text.load_tokenizer(f"hf:{name}"), program, "decoder"
+            )
             generator = Generator(program)
             picture = generator.picture(pixels)
             conversation = [7, 8, *picture.tokens, 9, 10, 11]
@@ -66,8 +69,8 @@ def test_caches_are_passed_from_call_to_call(site: HubSite, name: str) -> None:
             edited = [*conversation[:7], 20, 21]
             found = [token async for token in generator.generate(edited, 3)]
             assert found == await expected_tokens(program, pixels, edited, 3)
-            with pytest.raises(InputError, match="are over the 160 that"):
-                await generator.prefill([7] * 161)
+            with pytest.raises(InputError, match="are over the 64 that"):
+                await generator.prefill([7] * 65)
             generator.reset()
             with pytest.raises(UnsupportedError, match="passes its caches"):
                 await generator.save()
