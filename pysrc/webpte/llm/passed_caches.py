@@ -1,4 +1,4 @@
-"""A decoder whose method takes its KV caches, and gives the new ones after the logits.
+"""A decoder whose method takes its KV caches, and gives changed caches after the logits.
 
 Programs that are parts of a model share no memory, so the caches go from call to call as values;
 on a GPU they stay there. A second method may begin them, from a whole prompt; further tokens go to

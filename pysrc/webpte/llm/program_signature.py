@@ -16,7 +16,7 @@ Some exports take the position of each token, [S], in place of the first token's
 encoder's outputs before the position, or after it.
 
 Programs that are parts of a model share no memory: their methods take KV caches as inputs and give
-the new ones after the logits. Another method may begin the caches, from a whole prompt.
+changed caches after the logits. Another method may begin the caches, from a whole prompt.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def test_questions_are_answered_with_passed_caches(site: HubSite) -> None:
 
 
 def test_a_program_for_prompts_that_tells_no_row_is_left_out() -> None:
-    """Of several tokens the last may be padding: then each goes to the program for steps."""
+    """The program for steps takes a prompt if logits of padding are all that another gives."""
     parts = {"prefill": seeing_layouts.prompt(last=True), "decoder": seeing_layouts.step()}
 
     async def run() -> None:
