@@ -76,7 +76,7 @@ def bundled(entry: Path, outside: Mapping[Path, str] = _NOTHING) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """A module in a bundle: its text, the names at its top, and those that it exports."""
+    """A module in a bundle: its text, the names at its top, and its exports."""
 
     text: str
     names: list[str]
