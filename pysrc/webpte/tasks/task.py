@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from webpte.errors import InputError
@@ -62,6 +62,11 @@ class Task(ABC):
     def program(self) -> Program:
         """The loaded program; `recover` it after a DeviceLostError."""
         return self.files.program
+
+    @classmethod
+    def refusal(cls, paths: Collection[str]) -> str:
+        """Return why a repository's model with programs of these paths is refused; "" if not."""
+        return ""
 
     @abstractmethod
     async def __call__(self, *given: Any, **options: Any) -> Any:
