@@ -122,11 +122,10 @@ class ObjectDetection(PictureTask):
     def _in_picture(self, box: Array, shape: Sequence[int]) -> Box:
         """Return left, top, right and bottom in a picture for a box in the model's input."""
         height, width = shape[0], shape[1]
-        if self.preprocessor.name == "Letterbox":
-            (rows, columns), (top, left) = self.preprocessor.fitted(height, width)
-        else:
-            (rows, columns), (top, left) = [high for _, high in self.bounds[2:]], (0, 0)
-        moved = (box - np.array([left, top, left, top])) / np.array([columns, rows] * 2)
+        rule = self.preprocessor.rule
+        rows, columns = rule.scaled_size(height, width)
+        top, left = rule.place((rows, columns))
+        moved = (box + np.array([left, top, left, top])) / np.array([columns, rows] * 2)
         inside = moved.clip(0, 1) * np.array([width, height] * 2)
         first, second, third, fourth = map(float, inside)
         return first, second, third, fourth
