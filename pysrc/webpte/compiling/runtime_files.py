@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from webpte.engine.gpu.device_info import DeviceInfo
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
+TASK, VIEW = "webpte-task.js", "webpte-view.js"
+PAGE = "index.html"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
@@ -40,11 +42,14 @@ export const open = (options) => openAt(base, { descriptions, ...options });
 """
 
 
-def runtime_files(descriptions: Mapping[str, DeviceInfo], language: bool = False) -> dict[str, str]:
+def runtime_files(
+    descriptions: Mapping[str, DeviceInfo], language: bool = False, task: bool = False
+) -> dict[str, str]:
     """Return the files by name.
 
     descriptions  the devices that each description is for; the first that suits is taken
     language      whether the program is a language model
+    task          whether it has a task, which a page shows
     """
     rows = [
         {"file": name, "software": info.software, "features": list(info.features)}
@@ -53,6 +58,10 @@ def runtime_files(descriptions: Mapping[str, DeviceInfo], language: bool = False
     files = {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
     separate = {_MODULES / name: RUNTIME for name in ("errors.js", "expressions.js", "values.js")}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
+    if task:
+        files[TASK] = bundled(_MODULES / "task" / ENTRY, separate)
+        files[VIEW] = bundled(_MODULES / "view" / ENTRY, {_MODULES / "errors.js": RUNTIME})
+        files[PAGE] = (_MODULES / "view" / PAGE).read_text(encoding="utf-8")
     if language:
         files[LANGUAGE] = bundled(_MODULES / "language.js", separate)
     return files
@@ -71,16 +80,22 @@ def bundled(entry: Path, outside: Mapping[Path, str] = _NOTHING) -> str:
     twice = sorted({name for name in names if names.count(name) > 1})
     assert not twice, f"several modules of {entry.name} declare {', '.join(twice)}: rename one"
     exported = ", ".join(parts[entry].exported)
-    return "".join([*(part.text for part in parts.values()), f"export {{ {exported} }};\n"])
+    taken = dict.fromkeys(one for part in parts.values() for one in part.taken)
+    kept = [f'import {{ {name} }} from "./{file}";\n' for name, file in taken]
+    return "".join([*kept, *(part.text for part in parts.values()), f"export {{ {exported} }};\n"])
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A module in a bundle: its text, the names at its top, and those that it exports."""
+    """A module in a bundle: its text, the names at its top, and the names that it exports.
+
+    taken   names that it imports from modules outside of the bundle, and the files of these
+    """
 
     text: str
     names: list[str]
     exported: list[str]
+    taken: list[tuple[str, str]] = field(default_factory=list)
 
 
 def _add(path: Path, name: str, parts: dict[Path, _Part], outside: Mapping[Path, str]) -> None:
@@ -97,12 +112,12 @@ def _add(path: Path, name: str, parts: dict[Path, _Part], outside: Mapping[Path,
     for again, place in _AGAIN.findall(text):
         _add(target := (path.parent / place).resolve(), "", parts, outside)
         exported += parts[target].exported if again == "*" else again.strip("{ }").split(", ")
-    kept = ""
+    outer: list[tuple[str, str]] = []
     for taken, place in _IMPORT.findall(text):
         target = (path.parent / place).resolve()
         if target in outside:
-            kept += f'import {taken} from "./{outside[target]}";\n'
+            outer += [(one, outside[target]) for one in taken.strip("{ }").split(", ")]
         else:
             _add(target, "" if taken.startswith("{") else taken, parts, outside)
     body = _INDENT.sub("", _EXPORT.sub("", _AGAIN.sub("", _IMPORT.sub("", text))))
-    parts[path] = _Part(kept + body, names, exported)
+    parts[path] = _Part(body, names, exported, outer)

@@ -7,8 +7,6 @@ import base64
 import copy
 import gzip
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,35 +15,18 @@ import numpy as np
 import pytest
 
 import webpte
+from support.compiling.node import modules_in, run
 from webpte.compiling import runtime_files
 from webpte.engine.dtypes import DTYPES, round_to_bfloat16
 from webpte_host.base.layout import ROOT
 
-MODULES = Path(runtime_files.__file__).parent / "runtime"
 Table = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a module of each part of the runtime."""
-    if shutil.which("node") is None:
-        pytest.skip("there is no Node")
-    folder = tmp_path_factory.mktemp("modules")
-    for path in MODULES.glob("*.js"):
-        (folder / f"{path.stem}.mjs").write_text(runtime_files.bundled(path), "utf-8")
-    return folder
-
-
-def run(modules: Path, code: str, given: Any = None) -> Any:
-    """Run the text of an async function, which gets `given`, and return its result."""
-    text = f"const given = {json.dumps(given)};\nconst run = async () => {{ {code} }};\n"
-    (modules / "run.mjs").write_text(
-        f"{text}console.log(JSON.stringify(await run() ?? null));\n", "utf-8"
-    )
-    command = ["node", "run.mjs"]
-    done = subprocess.run(command, cwd=modules, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return modules_in(tmp_path_factory.mktemp("modules"))
 
 
 # Descriptions

@@ -136,6 +136,7 @@ class Program {
     #built = null;
     #making = null;
     #language = null;
+    #task = null;
     #closed = false;
 
     constructor(table, found, given) {
@@ -258,6 +259,26 @@ class Program {
         if (!this.#language) throw new InputError(`${this.name} is not a language model`);
         if (this.#closed) throw new ClosedError(`${this.name} was closed`);
         return this.#language.generate(prompt, options);
+    }
+
+    // Does the program's task: returns a list of results, which are plain data. task/results.js has their kinds.
+    //
+    // given    a picture, a sound, or inputs, as the task takes them
+    // options  topK: the number of scores; threshold: of boxes
+    async answer(given, options = {}) {
+        const { task, methods } = this.#table;
+        if (!task) throw new InputError(`${this.name} was compiled without a task: run its methods`);
+        if (!this.#task) {
+            const { Task, checkTask } = await import("./webpte-task.js");
+            checkTask(task, methods);
+            this.#task = new Task(task, methods[task.method], (inputs) => this.run(task.method, inputs));
+        }
+        return this.#task.answer(given, options);
+    }
+
+    // The task in the description, if there is one: its title, its input and its outputs.
+    get task() {
+        return this.#table.task;
     }
 
     // The GPUDevice that the program runs on.

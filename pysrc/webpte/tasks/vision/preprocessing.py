@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,10 +23,9 @@ from webpte.tasks.vision.scaling.rule import (
     STRETCH,
     PictureRule,
 )
-from webpte.tasks.vision.scaling.steps import PictureSteps, Size, colour_table, prepare_on_host
+from webpte.tasks.vision.scaling.steps import PictureSteps, Size, prepare_on_host
 
 Array = np.ndarray
-_NOTHING = np.zeros((1, 3), np.float32)  # colour of padding
 _WHOLE = 384  # ConvNeXt: pictures of at least this size are not cropped
 
 
@@ -134,12 +133,11 @@ class Preprocessor:
     def rule(self) -> PictureRule:
         """The way from pictures of any size to the model's input."""
         scaled, size = self._scaled()
-        colours = self._colours()
-        part, outside = None, None
+        part, empty = None, False
         if self._kind.fits:
-            part, outside = size, colours[:1]
+            part = size
         elif self._kind.longest and self._does("pad"):
-            part, outside = self.padded_size, _NOTHING
+            part, empty = self.padded_size, True
             if min(np.subtract(part, size)) < 0:
                 raise InputError(
                     f"{self.settings.name}: pad_size is smaller than size, the longest side"
@@ -149,18 +147,12 @@ class Preprocessor:
         elif self._does("center_crop", self._kind.crop):
             part = self._size("crop_size")
         whole = self.settings.integer("ensure_multiple_of", 1, low=1, high=MOST_PIXELS)
-        table = colour_table(colours, outside)
-        return PictureRule(scaled, size, whole, part, self._resample, table)
-
-    def _colours(self) -> Array:
-        """Return the float for each byte (256, 1), or for each byte and channel (256, 3)."""
-        levels = np.arange(256)[:, None]
-        values = levels.astype(np.float32)
+        made = PictureRule(scaled, size, whole, part, self._resample, empty=empty)
         if self._does("rescale"):
-            values = (levels.astype(np.float64) * self._scale).astype(np.float32)
+            made = replace(made, scale=self._scale)
         if self._does("normalize", self._kind.normalizes):
-            values = (values - self._mean) / self._std
-        return values
+            made = replace(made, mean=tuple(self._mean.tolist()), std=tuple(self._std.tolist()))
+        return made
 
     @property
     def padded_size(self) -> Size:

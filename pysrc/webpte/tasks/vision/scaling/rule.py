@@ -5,12 +5,14 @@ Its JavaScript half is compiling/runtime/task/pictures.js, which gives the same 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from webpte.errors import InputError
-from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps, Size
+from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps, Size, colour_table
 
 AS_IT_IS, STRETCH, SHORTER, LONGER, FIT = "", "stretch", "shorter", "longer", "fit"
 MOST_PIXELS = 1 << 14  # per side
@@ -26,7 +28,9 @@ class PictureRule:
     part      the size of the model's input; None for the whole scaled picture. The middle is kept
               or surrounded; where the longer side was scaled, what is missing is right and below
     resample  the filter, by Pillow's number
-    table     as in PictureSteps
+    scale     by which each byte is multiplied; then `mean` is subtracted, and `std` divides: for
+              each channel a number, or a single number for all
+    empty     whether floats outside of the picture are 0, not those of black
     """
 
     scaled: str
@@ -34,7 +38,22 @@ class PictureRule:
     multiple: int
     part: Size | None
     resample: int
-    table: np.ndarray = field(compare=False)
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    empty: bool = False
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The float of each byte, as in PictureSteps."""
+        levels = (np.arange(256)[:, None] * self.scale).astype(np.float32)
+        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
+        values = (levels - mean) / std
+        return colour_table(values, np.zeros((1, 1), np.float32) if self.empty else None)
+
+    def table_of_fields(self) -> dict[str, Any]:
+        """Return the fields as a table, which a compiled program has."""
+        return asdict(self)
 
     def steps(self, height: int, width: int) -> PictureSteps:
         """Return the steps for pictures of a size."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,14 @@ from webpte.compiling.description import Description
 from webpte.compiling.language import language_tables
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import runtime_files
+from webpte.compiling.task import Opener, task_examples
 from webpte.compiling.write_folder import write_folder
 from webpte.engine.call.info import ScalarInfo
-from webpte.engine.call.options import Options
 from webpte.engine.files.source import ByteSource
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.recording.device import EVERY_GPU, RecordingDevice
 from webpte.engine.run.build import Build
-from webpte.loading import load
-from webpte.program import Program, build_of, contents_of
+from webpte.program import build_of, contents_of
 
 Examples = Mapping[str, Sequence[Sequence[Any]]]
 DESCRIPTION = "program.json"  # for every GPU; adapters on the CPU get another
@@ -46,6 +44,8 @@ async def compile(
     data: Sequence[Any] = (),
     examples: Examples | None = None,
     name: str | None = None,
+    task: str | Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
 ) -> Compiled:
     """Compile a program into a folder, which any web server can serve.
 
@@ -54,15 +54,18 @@ async def compile(
     data      the `.ptd` files that belong to the program
     examples  for each method example calls, each a list of inputs: the method is compiled for the
               shapes of these. By default for the largest shapes that the file declares
+    task      also compile how inputs are prepared and results are read: the name of a task in
+              `webpte.tasks`, for a source of that task; or the card of a sample or model
+    labels    for a card that names a file of labels: its lines
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
     files: dict[str, bytes | ByteSource] = {}
     for description, device in _CLASSES.items():
-        load_it = partial(load, source, data=data, strict=True, name=name)
-        found, methods = await _described(load_it, device, examples or {})
+        opener = Opener(source, data, name, task, labels)
+        found, methods = await _described(opener, device, examples or {})
         files |= found.files | {description: found.text}
-    written = runtime_files(_CLASSES, found.is_language_model)
+    written = runtime_files(_CLASSES, found.is_language_model, task is not None)
     files |= {name: text.encode() for name, text in written.items()}
     folder = await write_folder(Path(out), files, DESCRIPTION)
     sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
@@ -79,11 +82,13 @@ class _ForDevice:
 
 
 async def _described(
-    load_on: Callable[..., Awaitable[Program]], device: DeviceInfo, examples: Examples
+    opener: Opener, device: DeviceInfo, examples: Examples
 ) -> tuple[_ForDevice, tuple[str, ...]]:
     recorder = RecordingDevice(device)
-    program = await load_on(device=recorder, options=Options(tuned=False))
+    program, task = await opener.open(recorder)
     async with program:
+        if task is not None:
+            examples = {**task_examples(task, program), **examples}
         build = build_of(program)
         language = await language_tables(program, recorder)
         tables = {
@@ -103,6 +108,8 @@ async def _described(
         table = description.table(program.name, sizes, constants.rows)
         if language is not None:
             table["language"] = language[1]
+        if task is not None:
+            table["task"] = task
         text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
         files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
