@@ -46,6 +46,7 @@ async def compile(
     name: str | None = None,
     task: str | Mapping[str, Any] | None = None,
     labels: Sequence[str] = (),
+    more: Mapping[str, bytes] | None = None,
 ) -> Compiled:
     """Compile a program into a folder, which any web server can serve.
 
@@ -57,15 +58,19 @@ async def compile(
     task      also compile how inputs are prepared and results are read: the name of a task in
               `webpte.tasks`, for a source of that task; or the card of a sample or model
     labels    for a card that names a file of labels: its lines
+    more      further files by name; with "tokenizer.json", and "tokenizer_config.json" if there is
+              one, a language model takes and returns texts. Pages then need "tokenizers.js" and
+              "jinja.js", which `serve.py compile` adds
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
     files: dict[str, bytes | ByteSource] = {}
     for description, device in _CLASSES.items():
-        opener = Opener(source, data, name, task, labels)
+        opener = Opener(source, data, name, task, labels, frozenset(more or ()))
         found, methods = await _described(opener, device, examples or {})
         files |= found.files | {description: found.text}
-    written = runtime_files(_CLASSES, found.is_language_model, task is not None)
+    written = runtime_files(_CLASSES, found.is_language_model, found.has_task)
+    files |= more or {}
     files |= {name: text.encode() for name, text in written.items()}
     folder = await write_folder(Path(out), files, DESCRIPTION)
     sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
@@ -79,6 +84,7 @@ class _ForDevice:
     text: bytes
     files: dict[str, bytes | ByteSource]
     is_language_model: bool
+    has_task: bool
 
 
 async def _described(
@@ -87,10 +93,12 @@ async def _described(
     recorder = RecordingDevice(device)
     program, task = await opener.open(recorder)
     async with program:
-        if task is not None:
-            examples = {**task_examples(task, program), **examples}
         build = build_of(program)
         language = await language_tables(program, recorder)
+        if language is not None:
+            task = opener.text_task(task)
+        elif task is not None:
+            examples = {**task_examples(task, program), **examples}
         tables = {
             name: await _method(build, recorder, name, examples)
             for name in program.methods
@@ -113,7 +121,7 @@ async def _described(
         text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
         files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
-        return _ForDevice(text, files, language is not None), tuple(tables)
+        return _ForDevice(text, files, language is not None, task is not None), tuple(tables)
 
 
 async def _method(

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from webpte.engine.gpu.device_info import DeviceInfo
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
-TASK, VIEW = "webpte-task.js", "webpte-view.js"
+TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
 PAGE = "index.html"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
 _PACKAGE = Path(__file__).parents[1]
@@ -58,8 +58,11 @@ def runtime_files(
     files = {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
     separate = {_MODULES / name: RUNTIME for name in ("errors.js", "expressions.js", "values.js")}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
-    if task:
+    if task and language:
+        files[TEXT] = bundled(_MODULES / "text.js", separate)
+    elif task:
         files[TASK] = bundled(_MODULES / "task" / ENTRY, separate)
+    if task:
         files[VIEW] = bundled(_MODULES / "view" / ENTRY, {_MODULES / "errors.js": RUNTIME})
         files[PAGE] = (_MODULES / "view" / PAGE).read_text(encoding="utf-8")
     if language:

@@ -16,6 +16,7 @@ from webpte.errors import InputError
 from webpte.loading import load
 from webpte.program import Program
 from webpte.tasks import open as open_task
+from webpte.tasks.files import TOKENIZER, TOKENIZER_CONFIG
 from webpte.tasks.vision.scaling.rule import FIT, STRETCH
 
 Table = dict[str, Any]
@@ -31,6 +32,7 @@ class Opener:
     name: str | None
     task: str | Mapping[str, Any] | None
     labels: Sequence[str]
+    more: frozenset[str]
 
     async def open(self, device: RecordingDevice) -> tuple[Program, Table | None]:
         """Load the program on a device; return it with the table of its task, if it has one."""
@@ -58,6 +60,15 @@ class Opener:
             return program, None
         info = program.methods.get("forward") or next(iter(program.methods.values()))
         return program, card_task(self.task, info, self.labels)
+
+    def text_task(self, card: Table | None) -> Table | None:
+        """Return the task of a language model: texts, if there is a tokenizer."""
+        if TOKENIZER not in self.more:
+            return None
+        config = TOKENIZER_CONFIG if TOKENIZER_CONFIG in self.more else None
+        named = {key: one for key, one in (card or {}).items() if key in ("title", "about")}
+        given = {"kind": "text", "tokenizer": TOKENIZER, "config": config}
+        return {**named, "input": given, "outputs": [{"kind": "text"}]}
 
 
 def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:

@@ -20,12 +20,14 @@ from webpte_host.base.layout import WEB
 from webpte_host.base.progress import Display
 from webpte_host.models.store import CARD, ModelStore
 from webpte_host.setup import environment, esbuild
+from webpte_host.setup.text_libraries import text_libraries
 
 if TYPE_CHECKING:
     from webpte import Compiled
 
-_HUB = "hf:"
+_HUB, _NONE = "hf:", "none"
 _MANIFEST = "webpte.json"
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
 def main(arguments: list[str]) -> int:
@@ -103,6 +105,20 @@ def find_program(model: str) -> FoundProgram:
     return FoundProgram(str(programs[0]), sorted(path.glob("*.ptd")))
 
 
+def _texts(found: FoundProgram) -> dict[str, bytes]:
+    """Return the tokenizer next to a program, and the libraries for it; {} without a tokenizer."""
+    beside = Path(found.source)
+    if not beside.is_file():
+        return {}
+    texts = {
+        name: one.read_bytes()
+        for name in _TOKENIZER
+        for one in (beside.with_name(name), beside.with_name(f"{beside.stem}.{name}"))
+        if one.is_file()
+    }
+    return {**texts, **text_libraries(Display())} if _TOKENIZER[0] in texts else {}
+
+
 async def _task(found: FoundProgram, named: str) -> tuple[str | dict[str, Any] | None, list[str]]:
     """Return the task to compile, or a card that describes it, and the labels of the card."""
     from webpte import tasks
@@ -112,7 +128,7 @@ async def _task(found: FoundProgram, named: str) -> tuple[str | dict[str, Any] |
     from webpte.tasks.vision.pictures import PictureTask
 
     if named:
-        return (None if named == "none" else named), []
+        return (None if named == _NONE else named), []
     if found.card is not None:
         card = json.loads(found.card.read_text("utf-8"))
         listed = [one.get("labels") for one in card.get("outputs") or ()]
@@ -147,7 +163,10 @@ async def _compile(
             if name not in infos:
                 raise HostError(f"--shapes {name}: the methods are {', '.join(infos)}.")
             examples.setdefault(name, []).append(_example(infos[name], sizes))
-    return await webpte.compile(source, out, data=data, examples=examples, task=task, labels=labels)
+    more = {} if named == _NONE else _texts(found)
+    return await webpte.compile(
+        source, out, data=data, examples=examples, task=task, labels=labels, more=more
+    )
 
 
 def _example(method: Any, sizes: Sequence[tuple[int, ...]]) -> list[Any]:

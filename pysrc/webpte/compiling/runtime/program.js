@@ -124,7 +124,7 @@ export async function open(base, { device, signal, onProgress, descriptions = EV
     const suits = (one) => (software || !one.software) && one.features.every((name) => has.has(name));
     const { file } = descriptions.find(suits) ?? EVERY[0];
     const table = check(await fetched(new URL(file, base), "json", signal));
-    const program = new Program(table, new Files(base, table, signal), device);
+    const program = new Program(base, table, new Files(base, table, signal), device);
     await program.load({ adapter, software }, signal, onProgress);
     return program;
 }
@@ -137,9 +137,12 @@ class Program {
     #making = null;
     #language = null;
     #task = null;
+    #texts = null;
+    #base;
     #closed = false;
 
-    constructor(table, found, given) {
+    constructor(base, table, found, given) {
+        this.#base = base;
         this.#table = table;
         this.#files = found;
         this.#given = given;
@@ -261,12 +264,30 @@ class Program {
         return this.#language.generate(prompt, options);
     }
 
+    // Writes the text that follows a text, or an answer to messages [{ role, content }], piece by piece. Options are those
+    // of `generate`, and `libraries`: { tokenizers, jinja }, modules in place of those in the folder.
+    async *write(given, { libraries, ...options } = {}) {
+        const files = this.#table.task?.input;
+        if (files?.kind !== "text") throw new InputError(`${this.name} was compiled without a tokenizer: use generate`);
+        if (!this.#texts) {
+            const { openText } = await import("./webpte-text.js");
+            this.#texts = await openText(this.#base, files, libraries);
+        }
+        yield* this.#texts.pieces(this.generate(this.#texts.encode(given), options));
+    }
+
     // Does the program's task: returns a list of results, which are plain data. task/results.js has their kinds.
     //
     // given    a picture, a sound, or inputs, as the task takes them
-    // options  topK: the number of scores; threshold: of boxes
+    // options  topK: the number of scores; threshold: of boxes; of texts those of `write`, and onText, which gets the text
+    //          each time that it has grown
     async answer(given, options = {}) {
         const { task, methods } = this.#table;
+        if (task?.input?.kind === "text") {
+            let text = "";
+            for await (const piece of this.write(given, options)) options.onText?.(text += piece);
+            return [{ kind: "text", text }];
+        }
         if (!task) throw new InputError(`${this.name} was compiled without a task: run its methods`);
         if (!this.#task) {
             const { Task, checkTask } = await import("./webpte-task.js");

@@ -19,6 +19,7 @@ figure, p, ol, ul { margin: 0; padding: 0; }
 .pad { touch-action: none; border-radius: 10px; max-width: 100%; cursor: crosshair; }
 button, .button { font: inherit; padding: 6px 14px; border: 1px solid currentColor; border-radius: 8px; background: none; color: inherit; cursor: pointer; }
 .button { position: relative; } .button input { position: absolute; inset: 0; opacity: 0; width: 100%; cursor: pointer; }
+textarea { font: inherit; width: 100%; box-sizing: border-box; padding: 8px; border-radius: 8px; }
 img, video, canvas, audio { max-width: 100%; border-radius: 10px; } .layers { display: grid; } .layers > * { grid-area: 1 / 1; width: 100%; }
 .largest { list-style: none; display: grid; gap: 8px; } .largest li { display: grid; grid-template-columns: auto 1fr auto; gap: 2px 10px; }
 .largest li .label-name { grid-column: 2; overflow-wrap: anywhere; } .largest li .bar { grid-column: 1 / -1; height: 6px; border-radius: 3px; background: light-dark(#dfe5e8, #303a42); }
@@ -26,7 +27,7 @@ img, video, canvas, audio { max-width: 100%; border-radius: 10px; } .layers { di
 .number { font-variant-numeric: tabular-nums; } .legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 16px; margin-top: 8px; }
 .mark { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin-right: 6px; }
 .box rect { stroke: var(--accent); } .box text { fill: #fff; stroke: #000; stroke-width: 0.18em; paint-order: stroke; font-weight: 650; }
-.chart { width: 100%; height: 200px; } .line { stroke: var(--accent); stroke-width: 1.6; } .said { overflow-wrap: anywhere; }
+.chart { width: 100%; height: 200px; } .line { stroke: var(--accent); stroke-width: 1.6; } .said { overflow-wrap: anywhere; white-space: pre-wrap; }
 `;
 
 const Base = globalThis.HTMLElement ?? class {};
@@ -36,6 +37,8 @@ export class PteModel extends Base {
     #program = null;
     #loading = null;
     #latest = 0; // number of the last call
+    #messages = [];
+    #stop = null;
     #input = null;
     #output = null;
     #status = null;
@@ -70,6 +73,7 @@ export class PteModel extends Base {
 
     #close() {
         this.#loading = null;
+        this.#messages = [];
         this.#program?.close();
         this.#program = null;
         this.#input.replaceChildren();
@@ -104,19 +108,33 @@ export class PteModel extends Base {
     #show(program) {
         const { task } = program;
         this.#status.textContent = task?.about ?? "";
-        if (task) this.#input.append(makeInput(task.input, program.methods[task.method], (given) => this.answer(given).catch(() => {})));
+        if (task) this.#input.append(makeInput(task.input, program.methods[task.method], (given) => this.#take(given).catch(() => {})));
         this.dispatchEvent(new CustomEvent("ready", { detail: program }));
+    }
+
+    // Answers an input of the element: of texts as a message of a conversation, if the model is one for chats.
+    async #take(given) {
+        if (this.#program.task.input.kind !== "text") return this.answer(given);
+        this.#stop?.abort();
+        const { signal } = this.#stop = new AbortController();
+        const chats = Boolean(this.#program.task.input.config);
+        const messages = [...this.#messages, { role: "user", content: given }];
+        const [{ text }] = await this.answer(chats ? messages : given, { signal, maxNewTokens: 256 });
+        this.#messages = [...messages, { role: "assistant", content: text }];
+        return undefined;
     }
 
     // Shows the results for an input, and returns them. Of overlapping calls the last is shown.
     async answer(given, options) {
         const number = ++this.#latest;
         try {
-            const results = await this.#program.answer(given, options);
-            if (number === this.#latest) {
-                this.#output.replaceChildren(drawResults(results, { input: () => shownPicture(given) }));
-                this.dispatchEvent(new CustomEvent("answer", { detail: results }));
-            }
+            const show = (results) => {
+                if (number === this.#latest) this.#output.replaceChildren(drawResults(results, { input: () => shownPicture(given) }));
+            };
+            const onText = (text) => show([{ kind: "text", text }]);
+            const results = await this.#program.answer(given, { onText, ...options });
+            show(results);
+            if (number === this.#latest) this.dispatchEvent(new CustomEvent("answer", { detail: results }));
             return results;
         } catch (error) {
             this.#fail(error);

@@ -141,6 +141,21 @@ function soundInput(_, give) {
     return make("div", { className: "files" }, fileField("Choose a sound", "audio/*", use), ...(navigator.mediaDevices ? [record] : []), place);
 }
 
+// A message; Enter sends it.
+function textInput(_, give) {
+    const field = make("textarea", { rows: 3, placeholder: "Ask something", ariaLabel: "Message" });
+    const send = () => {
+        if (field.value.trim()) give(field.value.trim());
+        field.value = "";
+    };
+    field.onkeydown = (event) => {
+        if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+        event.preventDefault();
+        send();
+    };
+    return make("div", { className: "files" }, field, button("Send", send));
+}
+
 // Numbers of each input, which start as zeros.
 function numbersInput(_, give, { inputs }) {
     const run = () => give(inputs.map(({ dtype, shape }) => {
@@ -156,7 +171,7 @@ const ARRAYS = {
     int8: Int8Array, int16: Int16Array, int32: Int32Array, uint8: Uint8Array, bool: Uint8Array,
 };
 
-const INPUTS = { drawing: drawingPad, picture: pictureInput, sound: soundInput, numbers: numbersInput };
+const INPUTS = { drawing: drawingPad, picture: pictureInput, sound: soundInput, text: textInput, numbers: numbersInput };
 
 // Returns an element for a task's input. `give(value)` gets each value, and may return a promise, which is awaited before
 // the next picture of a camera.
