@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from webpte.engine.gpu.device_info import DeviceInfo
+if TYPE_CHECKING:  # `serve.py build --npm` runs this module where NumPy may be missing
+    from webpte.engine.gpu.device_info import DeviceInfo
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
 TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
-PAGE = "index.html"
+PAGE, DEVICES = "index.html", "devices.json"
+TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
@@ -30,6 +33,13 @@ _COMMENT = re.compile(r"^[ \t]*//[^\n]*\n", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+|^\n", re.MULTILINE)
 
 _NOTHING: Mapping[Path, str] = MappingProxyType({})
+
+_TYPED = """\
+// Types of the compiled program of this folder.
+import type { OpenOptions, Program } from "./webpte-run.js";
+export * from "./webpte-run.js";
+export function open(options?: OpenOptions): Promise<Program>;
+"""
 
 _OPENS = """\
 // Opens the compiled program of this folder: docs/use/compiled.md of webpte has the options.
@@ -55,16 +65,25 @@ def runtime_files(
         {"file": name, "software": info.software, "features": list(info.features)}
         for name, info in descriptions.items()
     ]
-    files = {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
-    separate = {_MODULES / name: RUNTIME for name in ("errors.js", "expressions.js", "values.js")}
+    files = {DEVICES: json.dumps(rows), ENTRY: _OPENS % json.dumps(rows), "index.d.ts": _TYPED}
+    files |= modules(language, task)
+    if task:
+        files[PAGE] = (_MODULES / "view" / PAGE).read_text(encoding="utf-8")
+    return files
+
+
+def modules(language: bool = True, task: bool = True) -> dict[str, str]:
+    """Return the modules by name, and their types; only those of language models, or of tasks."""
+    files = {RUNTIME: bundled(_MODULES / ENTRY)}
+    files[TYPES] = (_MODULES / "types.d.ts").read_text(encoding="utf-8")
+    shared = ("errors.js", "expressions.js", "values.js", "program.js")
+    separate = {_MODULES / name: RUNTIME for name in shared}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
+    if task:
+        files[TASK] = bundled(_MODULES / "task" / ENTRY, separate)
+        files[VIEW] = bundled(_MODULES / "view" / ENTRY)
     if task and language:
         files[TEXT] = bundled(_MODULES / "text.js", separate)
-    elif task:
-        files[TASK] = bundled(_MODULES / "task" / ENTRY, separate)
-    if task:
-        files[VIEW] = bundled(_MODULES / "view" / ENTRY, {_MODULES / "errors.js": RUNTIME})
-        files[PAGE] = (_MODULES / "view" / PAGE).read_text(encoding="utf-8")
     if language:
         files[LANGUAGE] = bundled(_MODULES / "language.js", separate)
     return files

@@ -66,11 +66,6 @@ function checkAll(table) {
     need(Object.keys(table.methods).length <= 1000, "it has too many methods");
     for (const [name, method] of Object.entries(table.methods)) checkMethod(name, method, table, isBuffer);
     if (table.language !== undefined) checkLanguage(table.language, table.methods);
-    const { input } = table.task ?? {};
-    if (input?.kind === "text") {
-        need(NAME.test(input.tokenizer) && (input.config === null || NAME.test(input.config)), "its texts have no tokenizer");
-        need(table.language !== undefined, "it writes texts without a language model");
-    }
     return table;
 }
 

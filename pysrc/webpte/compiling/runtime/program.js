@@ -83,10 +83,12 @@ function sharedDevice(needs, adapter) {
     return shared.get(key);
 }
 
-async function fetched(url, as, signal) {
+export async function fetched(url, as, signal) {
     let response;
     try {
-        response = await fetch(url, { signal });
+        // Node cannot fetch files.
+        const disk = url.protocol === "file:" && globalThis.process?.getBuiltinModule?.("node:fs/promises");
+        response = disk ? new Response(await disk.readFile(url)) : await fetch(url, { signal });
     } catch (error) {
         signal?.throwIfAborted();
         throw new SourceError(`${url}: ${error.message}`, { cause: error });
@@ -137,7 +139,6 @@ class Program {
     #making = null;
     #language = null;
     #task = null;
-    #texts = null;
     #base;
     #closed = false;
 
@@ -264,37 +265,26 @@ class Program {
         return this.#language.generate(prompt, options);
     }
 
-    // Writes the text that follows a text, or an answer to messages [{ role, content }], piece by piece. Options are those
-    // of `generate`, and `libraries`: { tokenizers, jinja }, modules in place of those in the folder.
-    async *write(given, { libraries, ...options } = {}) {
-        const files = this.#table.task?.input;
-        if (files?.kind !== "text") throw new InputError(`${this.name} was compiled without a tokenizer: use generate`);
-        if (!this.#texts) {
-            const { openText } = await import("./webpte-text.js");
-            this.#texts = await openText(this.#base, files, libraries);
-        }
-        yield* this.#texts.pieces(this.generate(this.#texts.encode(given), options));
+    // Writes the text that follows a text, or an answer to messages [{ role, content }], piece by piece: text.js.
+    async *write(given, options) {
+        yield* (await this.#opened()).write(given, options);
     }
 
     // Does the program's task: returns a list of results, which are plain data. task/results.js has their kinds.
     //
-    // given    a picture, a sound, or inputs, as the task takes them
+    // given    a picture, a sound, a text, or inputs, as the task takes them
     // options  topK: the number of scores; threshold: of boxes; of texts those of `write`, and onText, which gets the text
     //          each time that it has grown
-    async answer(given, options = {}) {
-        const { task, methods } = this.#table;
-        if (task?.input?.kind === "text") {
-            let text = "";
-            for await (const piece of this.write(given, options)) options.onText?.(text += piece);
-            return [{ kind: "text", text }];
-        }
+    async answer(given, options) {
+        return (await this.#opened()).answer(given, options);
+    }
+
+    // Returns the module of the program's task, once a call needs it.
+    async #opened() {
+        const { task } = this.#table;
         if (!task) throw new InputError(`${this.name} was compiled without a task: run its methods`);
-        if (!this.#task) {
-            const { Task, checkTask } = await import("./webpte-task.js");
-            checkTask(task, methods);
-            this.#task = new Task(task, methods[task.method], (inputs) => this.run(task.method, inputs));
-        }
-        return this.#task.answer(given, options);
+        const { openTask } = await (task.input?.kind === "text" ? import("./webpte-text.js") : import("./webpte-task.js"));
+        return this.#task ??= openTask(this, this.#table, this.#base);
     }
 
     // The task in the description, if there is one: its title, its input and its outputs.

@@ -2,16 +2,11 @@
 //
 // The libraries are the modules of @huggingface/tokenizers and @huggingface/jinja.
 
-import { InputError, SourceError } from "./errors.js";
+import { FormatError, InputError, SourceError } from "./errors.js";
+import { fetched } from "./program.js";
 import openTokenizer from "../../llm/text/tokenizers.js";
 
 const UNFINISHED = "\uFFFD"; // of a letter whose last bytes are still to come
-
-async function fetchedText(url) {
-    const response = await fetch(url).catch((error) => { throw new SourceError(`${url}: ${error.message}`, { cause: error }); });
-    if (!response.ok) throw new SourceError(`${url}: the server answered ${response.status}`);
-    return response.text();
-}
 
 async function libraryAt(url) {
     try {
@@ -24,11 +19,11 @@ async function libraryAt(url) {
 const templateOf = ({ chat_template: found }) => (Array.isArray(found) ? found.find(({ name }) => name === "default")?.template : found);
 
 // Opens the tokenizer of a program's folder. `files`: { tokenizer, config }; `libraries`: { tokenizers, jinja }.
-export async function openText(base, files, libraries = {}) {
+async function openText(base, files, libraries = {}) {
     const at = (name) => new URL(name, base);
     const [library, text, configText] = await Promise.all([
-        libraries.tokenizers ?? libraryAt(at("tokenizers.js")), fetchedText(at(files.tokenizer)),
-        files.config ? fetchedText(at(files.config)) : "{}",
+        libraries.tokenizers ?? libraryAt(at("tokenizers.js")), fetched(at(files.tokenizer), "text"),
+        files.config ? fetched(at(files.config), "text") : "{}",
     ]);
     let tokenizer;
     let config;
@@ -43,6 +38,39 @@ export async function openText(base, files, libraries = {}) {
     const special = Object.fromEntries(Object.entries(config).filter(([name]) => name.endsWith("_token"))
         .map(([name, token]) => [name, token?.content ?? token]));
     return new Texts(tokenizer, source ? new Template(source) : null, special);
+}
+
+const isFile = (name) => typeof name === "string" && /^[\w-][\w.-]*$/.test(name);
+
+// Returns the task of a language model that takes and returns texts.
+export function openTask(program, { task: { input } }, base) {
+    if (!isFile(input.tokenizer) || !(input.config === null || isFile(input.config))) {
+        throw new FormatError("the task of the compiled program is wrong: its texts have no tokenizer");
+    }
+    let opening = null;
+    const opened = async (libraries) => {
+        opening ??= openText(base, input, libraries);
+        try {
+            return await opening;
+        } catch (error) {
+            opening = null;
+            throw error;
+        }
+    };
+    // Options are those of `generate`, and `libraries`: { tokenizers, jinja }, modules in place of those in the folder.
+    async function* write(given, { libraries, onText: _, ...options } = {}) {
+        const texts = await opened(libraries);
+        yield* texts.pieces(program.generate(texts.encode(given), options));
+    }
+    async function answer(given, options) {
+        let text = "";
+        for await (const piece of write(given, options)) {
+            text += piece;
+            options?.onText?.(text);
+        }
+        return [{ kind: "text", text }];
+    }
+    return { write, answer };
 }
 
 class Texts {

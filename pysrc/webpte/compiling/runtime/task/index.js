@@ -74,22 +74,29 @@ function extended({ width, height, data }, [rows, columns]) {
     return { width: columns, height: rows, data: made };
 }
 
-export class Task {
+// Returns the task of a program with this description.
+export function openTask(program, { task, methods }) {
+    checkTask(task, methods);
+    return new Task(task, methods[task.method], (inputs) => program.run(task.method, inputs));
+}
+
+class Task {
     #described;
     #method;
     #run;
 
-    // described  the task in the description
-    // method     its method in the description
-    // run        runs the method with a list of inputs
     constructor(described, method, run) {
         this.#described = described;
         this.#method = method;
         this.#run = run;
     }
 
+    async *write() {
+        throw new InputError("the program writes no texts");
+    }
+
     // Returns the results for an input.
-    async answer(given, options) {
+    async answer(given, options = {}) {
         const { input, outputs } = this.#described;
         if (input.kind === "numbers") {
             return resultsOf(outputs, await this.#run(Array.isArray(given) ? given : [given]), options);
