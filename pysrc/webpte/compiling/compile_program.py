@@ -58,8 +58,8 @@ async def compile(
     task      also compile how inputs are prepared and results are read: the name of a task in
               `webpte.tasks`, for a source of that task; or the card of a sample or model
     labels    for a card that names a file of labels: its lines
-    more      further files by name; with "tokenizer.json", and "tokenizer_config.json" if there is
-              one, a language model takes and returns texts. Pages then need "tokenizers.js" and
+    more      further files by name; with "tokenizer.json", and "tokenizer_config.json" if it
+              exists, a language model takes and returns texts. Pages then need "tokenizers.js" and
               "jinja.js", which `serve.py compile` adds
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.

@@ -73,7 +73,10 @@ def runtime_files(
 
 
 def modules(language: bool = True, task: bool = True) -> dict[str, str]:
-    """Return the modules by name, and their types; only those of language models, or of tasks."""
+    """Return the modules by name, and their types.
+
+    language, task   whether to include the modules of language models, and of tasks
+    """
     files = {RUNTIME: bundled(_MODULES / ENTRY)}
     files[TYPES] = (_MODULES / "types.d.ts").read_text(encoding="utf-8")
     shared = ("errors.js", "expressions.js", "values.js", "program.js")

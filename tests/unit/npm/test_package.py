@@ -58,7 +58,7 @@ def test_everything_that_is_named_is_there(package: Path) -> None:
     for path in package.rglob("*.*s"):
         text = path.read_text(encoding="utf-8")
         named |= {one or other for one, other in LOCAL.findall(text)}
-    found = (package, package / "run")  # whose modules name those beside them
+    found = (package, package / "run")  # whose modules name others beside them
     assert not [name for name in named if not any((one / name).is_file() for one in found)]
 
 

@@ -2,7 +2,7 @@
 
 import { FormatError, InputError } from "../errors.js";
 import { pixelsOf, prepared } from "./pictures.js";
-import { RESULTS, heard, painted, resultsOf } from "./results.js";
+import { heard, isResult, painted, resultsOf } from "./results.js";
 import { framesOf, samplesOf } from "./sounds.js";
 
 export { colourOf } from "./results.js";
@@ -19,7 +19,7 @@ const side = (value) => Number.isInteger(value) && value > 0 && value <= 1 << 14
 const perChannel = (list) => Array.isArray(list) && [1, 3].includes(list.length) && list.every(Number.isFinite);
 
 // Checks the task of a description, whose methods were checked.
-export function checkTask({ method, input, outputs }, methods) {
+function checkTask({ method, input, outputs }, methods) {
     const found = Object.hasOwn(methods, method) ? methods[method] : null;
     need(found?.plans, `there is no method ${method}`);
     need(INPUTS.includes(input?.kind), "its input is of an unknown kind");
@@ -38,11 +38,7 @@ export function checkTask({ method, input, outputs }, methods) {
         need(found.plans.every(({ shapes: [shape] }) => shape.length === 2 && shape[1] >= input.hop), "its sounds have no frames");
     }
     need(Array.isArray(outputs) && outputs.length > 0, "it has no results");
-    for (const one of outputs) {
-        need(Object.hasOwn(RESULTS, one.kind), `a result is ${one.kind}`);
-        need(Array.isArray(one.outputs) && one.outputs.every((at) => Number.isInteger(at) && at >= 0 && at < found.outputs.length), "a result is of no output");
-        need(one.labels === undefined || (Array.isArray(one.labels) && one.labels.every((label) => typeof label === "string")), "a label is no text");
-    }
+    for (const one of outputs) need(isResult(one, found.outputs.length), `a result is ${one.kind}, of other outputs, or of other labels`);
 }
 
 // Returns planes (3, height, width) in the layout of an input.
@@ -76,7 +72,12 @@ function extended({ width, height, data }, [rows, columns]) {
 
 // Returns the task of a program with this description.
 export function openTask(program, { task, methods }) {
-    checkTask(task, methods);
+    try {
+        checkTask(task, methods);
+    } catch (error) {
+        if (error instanceof FormatError) throw error;
+        throw new FormatError(`the task of the compiled program is wrong: ${error.message}`, { cause: error });
+    }
     return new Task(task, methods[task.method], (inputs) => program.run(task.method, inputs));
 }
 

@@ -177,7 +177,21 @@ const vector = (_, [{ data, shape, dtype }]) => ({ kind: "curve", dtype, shape, 
 const numbers = (_, [one]) => (typeof one === "number" ? { kind: "numbers", dtype: "int32", shape: [], values: [one] }
     : { kind: "numbers", dtype: one.dtype, shape: one.shape, values: one.data });
 
-export const RESULTS = { scores, labels, depth, cutout, picture: painted, queries, decoded, vector, numbers };
+// The number of outputs that a result is made of, 1 unless it is here.
+const OUTPUTS = { queries: 2, decoded: 3 };
+const NAMED = ["scores", "labels", "queries", "decoded"]; // results with labels
+
+// Returns whether a result of a description can be made, of a method with so many outputs.
+export function isResult({ kind, outputs, labels: names, function: named = "auto", scale, offset, most }, count) {
+    const isNumbers = (list) => list === undefined || (Array.isArray(list) && [1, 3].includes(list.length) && list.every(Number.isFinite));
+    return Object.hasOwn(RESULTS, kind) && Array.isArray(outputs) && outputs.length === (Object.hasOwn(OUTPUTS, kind) ? OUTPUTS[kind] : 1)
+        && outputs.every((at) => Number.isInteger(at) && at >= 0 && at < count)
+        && (Array.isArray(names) ? names.every((label) => typeof label === "string") : !NAMED.includes(kind))
+        && Object.hasOwn(FUNCTIONS, named) && isNumbers(scale) && isNumbers(offset)
+        && (most === undefined || most === null || (Number.isInteger(most) && most > 0));
+}
+
+const RESULTS = { scores, labels, depth, cutout, picture: painted, queries, decoded, vector, numbers };
 
 // Returns the results of a call, by the description's outputs.
 export function resultsOf(described, outputs, context) {

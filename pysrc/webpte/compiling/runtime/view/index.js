@@ -30,6 +30,14 @@ img, video, canvas, audio { max-width: 100%; border-radius: 10px; } .layers { di
 .chart { width: 100%; height: 200px; } .line { stroke: var(--accent); stroke-width: 1.6; } .said { overflow-wrap: anywhere; white-space: pre-wrap; }
 `;
 
+let sheet = null;
+
+function styleSheet() {
+    const made = new CSSStyleSheet();
+    made.replaceSync(STYLE);
+    return made;
+}
+
 const Base = globalThis.HTMLElement ?? class {};
 
 export class PteModel extends Base {
@@ -51,7 +59,8 @@ export class PteModel extends Base {
         this.#output.setAttribute("aria-live", "polite");
         this.#status = make("p", { className: "note" });
         this.#status.setAttribute("role", "status");
-        root.append(make("style", { textContent: STYLE }), make("div", { className: "model" },
+        root.adoptedStyleSheets = [sheet ??= styleSheet()]; // which no content policy forbids
+        root.append(make("div", { className: "model" },
             make("div", {}, this.#input, this.#status), this.#output));
         return this.#open();
     }

@@ -20,17 +20,18 @@ MOST_PIXELS = 1 << 14  # per side
 
 @dataclass(frozen=True)
 class PictureRule:
-    """How pictures are scaled, and which part of them a model sees.
+    """Scaling of pictures, the part of a picture that a model sees, and its colours.
 
     scaled    "stretch" to `size`; "shorter" or "longer" scales this side to size[0]; "fit" scales
               both to fit into `size`; "" keeps the size
-    multiple  of which stretched sides, and those that follow a shorter side, are multiples
+    multiple  each side of stretched pictures, and of pictures scaled by their shorter side, is a
+              multiple of it
     part      the size of the model's input; None for the whole scaled picture. The middle is kept
-              or surrounded; where the longer side was scaled, what is missing is right and below
+              or surrounded; after "longer" the picture is at the top left
     resample  the filter, by Pillow's number
     scale     by which each byte is multiplied; then `mean` is subtracted, and `std` divides: for
               each channel a number, or a single number for all
-    empty     whether floats outside of the picture are 0, not those of black
+    empty     whether floats outside of the picture are 0, not black
     """
 
     scaled: str
