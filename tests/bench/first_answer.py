@@ -20,13 +20,13 @@ import json
 import os
 import statistics
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
 import webpte
 from webpte_host.base.layout import ROOT
@@ -143,7 +143,7 @@ def serving(folder: Path) -> Iterator[Sent]:
 def write_onnx(path: Path) -> None:
     """Write the network of the sample with its weights for the peers."""
     import numpy as np
-    from onnx import TensorProto, helper, numpy_helper, save
+    from onnx import TensorProto, helper, numpy_helper, save  # type: ignore[import-not-found]
 
     from webpte.program import build_of
 
@@ -224,14 +224,16 @@ def measure_page(browser: Browser, url: str) -> tuple[float, int]:
     page.goto(f"{url}?model=digits&view=run", wait_until="commit")
     pad = page.locator("canvas.pad").first
     pad.wait_for()
-    draw(page, pad.bounding_box() or {})
+    draw(page, pad)
     page.locator(".largest .label-name").first.wait_for(timeout=120_000)
     ms = page.evaluate("performance.now()")
     context.close()
     return ms, 0
 
 
-def draw(page: Page, box: Mapping[str, float]) -> None:
+def draw(page: Page, pad: Locator) -> None:
+    box = pad.bounding_box()
+    assert box is not None
     x = box["x"] + box["width"] / 2
     page.mouse.move(x, box["y"] + 0.2 * box["height"])
     page.mouse.down()

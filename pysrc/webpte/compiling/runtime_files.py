@@ -112,7 +112,7 @@ def bundled(entry: Path, outside: Mapping[Path, str] = _NOTHING) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """A module in a bundle: its text, the names at its top, and the names that it exports.
+    """A module in a bundle: its text, the names at its top, and its exports.
 
     taken   names that it imports from modules outside of the bundle, and the files of these
     """
