@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from webpte.errors import InputError
+from webpte.errors import InputError, UnsupportedError
 from webpte.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
 from webpte.tasks.form import TaskForm
@@ -71,6 +71,12 @@ class Task(ABC):
     @abstractmethod
     async def __call__(self, *given: Any, **options: Any) -> Any:
         """Do the task; see the class."""
+
+    def compiled(self) -> dict[str, Any]:
+        """Return the preparation of inputs and the results as a compiled program describes them."""
+        raise UnsupportedError(
+            f"{self.name} cannot be compiled with its preparation: compile the program alone"
+        )
 
     async def each(
         self,
