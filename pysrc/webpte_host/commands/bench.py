@@ -31,7 +31,7 @@ return json.loads(describe(device.info, navigator.userAgent, version, rows).json
 """
 _CODE = """
 import webpte
-from webpte import bench
+from webpte.llm import bench
 from webpte.engine.gpu.webgpu.device import WebGPUDevice
 from webpte_export.suites.variants import options_of
 
