@@ -1,4 +1,4 @@
-"""Python that serve.py sends to a page imports names that exist: no test of a kernel runs all of it."""
+"""Python that serve.py sends to a page: it imports names that exist."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def texts(root: Path) -> Iterator[tuple[str, str]]:
     """Yield where a string of serve.py is that has imports of this project, and the string."""
     for path in sorted((root / "pysrc" / "webpte_host").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if "import webpte" in node.value or "from webpte" in node.value:
-                    yield f"{path.name}:{node.lineno}", node.value
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and ("import webpte" in text or "from webpte" in text):
+                yield f"{path.name}:{node.lineno}", text
 
 
 def missing(text: str) -> list[str]:
