@@ -373,7 +373,7 @@ def _beside(repository: Repository, program: str) -> dict[str, str]:
 
 
 async def _config_words(repository: Repository, beside: Mapping[str, str]) -> list[str]:
-    """Return the words for a task in a program's config.json, and in those above it."""
+    """Return the words for a task in the config.json of a program's folder, and of its parents."""
     path, words = beside.get("config.json"), list[str]()
     if path is None:
         return []
