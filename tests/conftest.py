@@ -18,6 +18,9 @@ from webpte_host.base.layout import ROOT
 
 # Tuning results of this machine must not decide which kernels are tested.
 os.environ["WEBPTE_TUNING"] = ""
+# Several processes run tests, on all processors: NumPy's threads for products of matrices, in each
+# of them, would wait for each other busily. This has an effect only before NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
