@@ -40,6 +40,7 @@ def test_figures_are_measured_and_compared(page: Page) -> None:
     expect(page.locator("#error")).to_have_text("")
 
 
+@pytest.mark.thorough
 def test_a_gpu_is_measured_and_the_measurement_cancelled(page: Page) -> None:
     open_sample(page)
     page.get_by_role("tab", name="Bench").click()
