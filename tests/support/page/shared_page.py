@@ -32,6 +32,7 @@ class SharedPage:
         Errors in the console with the text `but` are what tests there are about.
         """
         page, log = self._open()
+        page.evaluate("longTasks.length = 0")
         failures = session.testsfailed
         try:
             yield page
