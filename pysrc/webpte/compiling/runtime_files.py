@@ -124,7 +124,7 @@ class _Part:
 
 
 def _add(path: Path, name: str, parts: dict[Path, _Part], outside: Mapping[Path, str]) -> None:
-    """Add a file after the files that it imports; `name` is given to the value of a script."""
+    """Add a file after its imports; a script's value becomes a constant called `name`."""
     if path in parts:
         assert parts[path].names[:1] == [name] or not name, f"{path.name} has two names"
         return
