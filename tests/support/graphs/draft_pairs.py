@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from support.graphs.fusion_graphs import write_rounding
 from support.write.pte_writer import GraphWriter, write_pte
 
 GROUP = 32  # inputs that share a scale
@@ -25,6 +26,7 @@ class Shape:
     head          the width of a head; 0: the model's width, divided among the heads
     normed        a norm of each query and key, as in Qwen3
     small_table   the embedding has 4 bits
+    rounded       each row of a linear layer's input is rounded to int8, as in 8da4w
     """
 
     layers: int = 20
@@ -39,6 +41,7 @@ class Shape:
     head: int = 0
     normed: bool = False
     small_table: bool = False
+    rounded: bool = False
 
     @property
     def head_size(self) -> int:
@@ -89,6 +92,7 @@ class _Writer:
         self._position = position
         self._rows = (1, shape.chunk)
         self._angles: tuple[int, ...] = ()
+        self._roundings: dict[int, tuple[int, int]] = {}
 
     def make_angles(self, tokens: int) -> None:
         """Slice the tables of angles for the positions of a call, if they are needed."""
@@ -140,7 +144,16 @@ class _Writer:
             g.tensor(scales.shape, constant=scales),
         )
         out = g.tensor((*rows, given))
+        if self._shape.rounded:
+            weight, table = weights
+            rest = (g.null(), table, g.int(GROUP), g.null(), out)
+            return g.op("et_vk.linear_dq8ca_q4gsw.default", x, *self._rounding(x), weight, *rest)
         return g.op("et_vk.linear_q4gsw.default", x, *weights, g.int(GROUP), g.null(), out)
+
+    def _rounding(self, x: int) -> tuple[int, int]:
+        if x not in self._roundings:
+            self._roundings[x] = write_rounding(self._g, x)
+        return self._roundings[x]
 
     def layer(self, x: int, number: int, scale: float) -> int:
         """Add attention and a gated layer to the residual stream, with outputs of this scale."""

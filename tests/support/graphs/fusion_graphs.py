@@ -16,6 +16,19 @@ ROWS = "webpte.choose_qparams_qd8.default"
 NORM, SIGMOID = "et_vk.rms_norm.default", "aten.sigmoid.default"
 
 
+def write_rounding(g: GraphWriter, x: int, mapping: str = "ASYMMETRIC") -> tuple[int, int]:
+    """Write a scale and a zero point for each row of x; ROWS has XNNPACK's numbers."""
+    *rows, inner = g.shapes[x][0]
+    pair = g.tensor(tuple(rows)), g.tensor(tuple(rows), "int8")
+    if mapping == ROWS:
+        g.op(ROWS, x, g.int(1), g.value_list(pair))
+        return pair
+    block = (g.string(mapping), g.int_list([*(1 for _ in rows), inner]), g.null())
+    rest = (g.int(-128), g.int(127), g.null(), g.null(), g.null(), g.bool_(False))
+    g.op(CHOOSE, x, *block, *rest, g.value_list(pair))
+    return pair
+
+
 class Net:
     """A writer of successive layers with random weights."""
 
@@ -68,15 +81,7 @@ class Net:
         ROWS in place of a mapping has XNNPACK's numbers.
         """
         if x not in self._roundings:
-            g, (*rows, inner) = self.g, self.g.shapes[x][0]
-            pair = g.tensor(tuple(rows)), g.tensor(tuple(rows), "int8")
-            self._roundings[x] = pair
-            if mapping == ROWS:
-                g.op(ROWS, x, g.int(1), g.value_list(pair))
-                return pair
-            block = (g.string(mapping), g.int_list([*(1 for _ in rows), inner]), g.null())
-            rest = (g.int(-128), g.int(127), g.null(), g.null(), g.null(), g.bool_(False))
-            g.op(CHOOSE, x, *block, *rest, g.value_list(pair))
+            self._roundings[x] = write_rounding(self.g, x, mapping)
         return self._roundings[x]
 
     def like(self, x: int) -> int:

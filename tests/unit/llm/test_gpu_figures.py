@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Iterator
-from math import prod
+from math import floor, prod
 
 import numpy as np
 import pytest
 
 import webpte
 from webpte.engine.gpu.device_info import MATRICES, DeviceInfo
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import SourceError
 from webpte.llm.gpu_figures.layers import MadeUpProgram
 from webpte.llm.gpu_figures.measure import ALL, DECODERS, RESNET, KnownLayers, variants_of
+from webpte.llm.gpu_figures.peaks import PeakMeter
 
 
 def run(source: MadeUpProgram, offset: int, length: int) -> bytes:
@@ -65,6 +67,26 @@ def test_multiplications_of_the_blocks() -> None:
         macs += side**2 * (first + 3 * channels * channels * 9)
         taken = channels
     assert macs == RESNET.macs
+
+
+def test_memory_is_measured_by_a_clock_of_coarse_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = 56e-6  # seconds for 268 MB, at 4.8 TB/s
+
+    async def waited(
+        meter: PeakMeter, spec: object, given: object, groups: int, times: int
+    ) -> float:
+        return floor((230e-6 + times * each) * 1e4) / 1e4
+
+    async def script() -> float:
+        meter = PeakMeter(SimulatedDevice())
+        try:
+            return (await meter._memory()).value
+        finally:
+            meter.close()
+
+    monkeypatch.setattr(PeakMeter, "_waited", waited)
+    nbytes = 1 << 28
+    assert asyncio.run(script()) == pytest.approx(nbytes / each / 1e9, rel=0.06)
 
 
 def test_variants_are_those_of_the_device() -> None:

@@ -352,7 +352,7 @@ def _take(lowering: Lowering, value: XnnTensor, end: End) -> int:
 
 
 def _return(lowering: Lowering, value: XnnTensor, end: End, taken: set[int]) -> int:
-    """Return the tensor of an output as the method has it, which is not among those `taken`."""
+    """Return the method's tensor of an output: a copy if the tensor is constant or `taken`."""
     tensor = lowering.held(value, _order_of(value, end)).tensor
     if value.dims and not end.sizes:
         scalar = lowering.writer.new_tensor(tensor.dtype, ())

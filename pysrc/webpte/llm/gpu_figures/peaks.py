@@ -31,6 +31,7 @@ _LANES = 256  # of a workgroup
 _QUADS, _QUAD = 8, 4  # chains of an invocation, and elements of each
 _ENOUGH = 2e-3  # seconds of a measurement
 _MOST_LOOPS, _FIRST_LOOPS = 1 << 14, 16
+_MOST_MORE = 256  # dispatches
 _ROUNDS = 5
 _READ_BYTES = 1 << 28
 _DISPATCHES = 256
@@ -104,9 +105,15 @@ class PeakMeter:
     async def _seconds(
         self, spec: PipelineSpec, resources: Sequence[Resource], groups: int
     ) -> float:
-        """Return the seconds of a dispatch: the difference that more of them make."""
-        one, many = [await self._waited(spec, resources, groups, times) for times in (1, 3)]
-        return max(many - one, 1e-9) / 2
+        """Return the seconds of a dispatch: the difference that more of them make.
+
+        A browser's clock may go in steps of 0.1 ms, so more are added until they take longer.
+        """
+        one, more, seconds = await self._waited(spec, resources, groups, 1), 1, 0.0
+        while seconds < _ENOUGH and more < _MOST_MORE:
+            more *= 2
+            seconds = await self._waited(spec, resources, groups, 1 + more) - one
+        return max(seconds, 1e-9) / more
 
     async def _waited(
         self, spec: PipelineSpec, resources: Sequence[Resource], groups: int, times: int

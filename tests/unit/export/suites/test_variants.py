@@ -1,4 +1,4 @@
-"""`verify --options`: the variants on an adapter, and the changes of each."""
+"""`verify --options`: the variants for an adapter, and the options that each variant changes."""
 
 from __future__ import annotations
 
