@@ -165,6 +165,11 @@ class Lowering:
     def held(self, value: XnnTensor, order: Order | None = None) -> Held:
         """Return a value as a tensor, permuted to `order` if it is held in another order."""
         if value.id not in self._held:
+            if value.constant is None:
+                raise GraphError(
+                    f"value {value.id} is needed, but is no argument of the delegate, no constant "
+                    "and not computed; ExecuTorch's runtime refuses such a delegate as well"
+                )
             tensor = self.writer.new_tensor(self.dtype(value), value.dims, self.constant(value))
             self._held[value.id] = Held(tensor, tuple(range(len(value.dims))))
         found = self._held[value.id]
