@@ -29,6 +29,7 @@ from typing import Any
 from playwright.sync_api import Browser, Locator, Page
 
 import webpte
+from support.harness.limits import EXPECT_MS
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.compile import main as compile_command
 from webpte_host.harness.browser import open_browser
@@ -209,7 +210,7 @@ def measure(browser: Browser, sent: Sent, name: str) -> tuple[float, int]:
     page.on("pageerror", lambda error: print(name, error))
     before = sent.bytes
     page.goto(f"{sent.url}{name}.html")
-    page.wait_for_function("globalThis.first", timeout=120_000)
+    page.wait_for_function("globalThis.first", timeout=EXPECT_MS)
     first = page.evaluate("first")
     assert first["digit"] == 1, first
     count = sent.bytes - before
@@ -225,7 +226,7 @@ def measure_page(browser: Browser, url: str) -> tuple[float, int]:
     pad = page.locator("canvas.pad").first
     pad.wait_for()
     draw(page, pad)
-    page.locator(".largest .label-name").first.wait_for(timeout=120_000)
+    page.locator(".largest .label-name").first.wait_for(timeout=EXPECT_MS)
     ms = page.evaluate("performance.now()")
     context.close()
     return ms, 0

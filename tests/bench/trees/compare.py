@@ -3,7 +3,7 @@
     python3 serve.py bench --against TREE...    # folders or commits, beside this tree
     PYTHONPATH=pysrc:tests python -m bench.trees.compare TREE... [options]
 
-Each round runs every tree once, in a process or a browser of its own, so that all meet the same
+Each round runs every tree once, in a separate process or browser, so that all meet the same
 clocks and temperatures. Rates are medians over the rounds; the ratio is this tree's rate over the
 other's, round by round, with the least and the most. It fails where a rate is lost: a ratio below
 0.98 in the median, and below 1 in every round.
@@ -138,7 +138,7 @@ def read_lines(text: str) -> tuple[Rates, list[str]]:
 
 
 def browser_command(options: argparse.Namespace) -> list[str]:
-    """Return the browser's command; without `f16` it offers what it offers to everybody."""
+    """Return the browser's command; without `f16` with the features that it offers to everybody."""
     path = chromium.find()
     if path is None:
         raise HostError("No Chromium is installed. WEBPTE_CHROMIUM may name one.")

@@ -23,7 +23,7 @@ Rates = dict[str, float]
 
 
 async def rates_of(url: str, job: Job, device: str = "webgpu") -> Rates:
-    """Return name -> rate of one program. `job` has `kind`, and what that kind takes."""
+    """Return name -> rate of one program. `job` has `kind`, and the arguments of that kind."""
     import webpte
 
     options = webpte.Options(tuned=False)

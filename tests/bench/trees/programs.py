@@ -116,7 +116,7 @@ NAMES = (*DECODERS, *LONE)
 
 
 def program(name: str, small: bool = False) -> bytes:
-    """Write a program of the list, or one that is small but has the same kernels."""
+    """Write a program of the list, or a small program with the same kernels."""
     if name in LONE:
         return LONE[name]()
     shape = DECODERS[name]

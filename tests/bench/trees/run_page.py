@@ -46,7 +46,7 @@ ended = threading.Event()
 
 
 class Handler(server.Handler):
-    """The tree's handler, which also takes what the page posts."""
+    """The tree's handler, which also takes the page's results."""
 
     def do_POST(self) -> None:  # noqa: N802
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import webpte
 from support.compiling.cases import compile_program
+from support.harness.limits import EXPECT_MS
 from support.page.static_site import static_host
 from webpte_host.base.layout import ROOT
 from webpte_host.base.progress import Display
@@ -49,7 +50,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def opened(page: Page, url: str, name: str) -> None:
     page.goto(f"{url}{name}/")
-    page.wait_for_function(READY, timeout=60_000)
+    page.wait_for_function(READY, timeout=EXPECT_MS)
 
 
 def test_a_drawn_digit(page: Page, site: tuple[Path, str]) -> None:
@@ -62,19 +63,19 @@ def test_a_drawn_digit(page: Page, site: tuple[Path, str]) -> None:
     page.mouse.down()
     page.mouse.move(x, box["y"] + 0.8 * box["height"], steps=8)
     page.mouse.up()
-    expect(page.locator(".largest .label-name").first).to_have_text("1", timeout=30_000)
+    expect(page.locator(".largest .label-name").first).to_have_text("1", timeout=EXPECT_MS)
 
 
 def test_a_picture_and_a_sound(page: Page, site: tuple[Path, str]) -> None:
     opened(page, site[1], "photo")
     page.locator("input[type=file]").set_input_files(SAMPLES / "photo.example.png")
     made = page.locator(".results canvas")
-    expect(made).to_be_visible(timeout=60_000)
+    expect(made).to_be_visible(timeout=EXPECT_MS)
     assert made.evaluate("(one) => [one.width, one.height]") == [352, 264]
     opened(page, site[1], "notes")
     page.locator("input[type=file]").set_input_files(SAMPLES / "notes.example.wav")
     heard = page.locator(".largest .label-name")
-    expect(heard.first).to_be_visible(timeout=60_000)
+    expect(heard.first).to_be_visible(timeout=EXPECT_MS)
     named = [text for text in heard.all_text_contents() if text != "no note"]
     assert named == ["C4 261.6 Hz", "E4 329.6 Hz", "G4 392.0 Hz", "C5 523.3 Hz"]
 
