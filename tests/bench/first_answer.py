@@ -81,7 +81,7 @@ const answered = (scores) => {
 
 
 class Sent:
-    """A server of a folder that compresses, and counts the bytes of what it sends."""
+    """A server of a folder that compresses files, and counts the bytes that went out."""
 
     def __init__(self, folder: Path) -> None:
         self.bytes = 0
@@ -184,7 +184,7 @@ def write_onnx(path: Path) -> None:
 
 
 def write_pages(work: Path, modules: Path) -> None:
-    """Write the pages, and link what they need."""
+    """Write the pages, and link the modules that these import."""
     compile_command([str(DIGITS), str(work / "digits"), "--task", "none"])
     for name, script in PAGES.items():
         (work / f"{name}.html").write_text(HTML % (name, script), "utf-8")

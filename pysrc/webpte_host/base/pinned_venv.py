@@ -69,5 +69,6 @@ class PinnedVenv:
         run_tool(command, f"pip install of {what}", cwd=ROOT, hint=hint)
 
     def _stamp(self) -> str:
-        made_for = [sys.version, sys.base_prefix, str(self.folder), *self.packages]
+        # The scripts name the folder; checkouts may share it by a link.
+        made_for = [sys.version, sys.base_prefix, str(self.folder.resolve()), *self.packages]
         return hashlib.sha256("\n".join(made_for).encode()).hexdigest()

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,8 @@ _HEADER_AT = 24  # where the weights begin, and their bytes: see gpu_figures/lay
 _BLOCK_WORDS = 262_139
 _PIECE = 64  # blocks that are written at once
 
-_WHOLE = {"chunk": 2048, "context": 2304}
+_WHOLE: dict[str, Any] = {"chunk": 2048, "context": 2304}
+_SMALL: dict[str, Any] = {"chunk": 64, "context": 64, "layers": 1, "vocabulary": 512, "hidden": 256}
 DECODERS: dict[str, Shape] = {
     "llama": replace(LLAMA, **_WHOLE, layers=16, vocabulary=128_256),
     "llama_8da4w": replace(LLAMA, **_WHOLE, layers=16, vocabulary=128_256, rounded=True),
@@ -52,10 +54,10 @@ DECODERS: dict[str, Shape] = {
         kv_heads=3,
     ),
 }
-# Inverted blocks of MobileNetV2: how many times wider inside, channels, blocks, the first's stride.
-_INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1)) + (
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
+# Inverted blocks of MobileNetV2: times wider inside, channels, blocks, stride of the first.
+_INVERTED = (
+    *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2)),
+    *((6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
 )
 
 
@@ -113,14 +115,12 @@ LONE: dict[str, Callable[[], bytes]] = {
 NAMES = (*DECODERS, *LONE)
 
 
-def program(name: str, layers: int = 0, context: int = 0) -> bytes:
-    """Write a program of the list, with fewer layers and a shorter context if asked."""
+def program(name: str, small: bool = False) -> bytes:
+    """Write a program of the list, or one that is small but has the same kernels."""
     if name in LONE:
         return LONE[name]()
     shape = DECODERS[name]
-    if context:
-        shape = replace(shape, context=context, chunk=min(shape.chunk, context))
-    return decoder_model(shape.with_layers(layers or shape.layers), inline_delegates=True)
+    return decoder_model(replace(shape, **_SMALL) if small else shape, inline_delegates=True)
 
 
 def head_of(written: bytes) -> bytes:
@@ -140,11 +140,11 @@ def expand(head: bytes, path: Path) -> None:
             left -= out.write(piece[:left])
 
 
-def ensure(name: str, folder: Path, layers: int = 0, context: int = 0) -> Path:
+def ensure(name: str, folder: Path, small: bool = False) -> Path:
     """Return the path of a program in a folder, written if it is not there."""
     path, kept = folder / f"{name}.pte", folder / f"{name}.head"
     if not path.exists():
-        head = kept.read_bytes() if kept.exists() else head_of(program(name, layers, context))
+        head = kept.read_bytes() if kept.exists() else head_of(program(name, small))
         expand(head, path)
     return path
 

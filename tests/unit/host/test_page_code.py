@@ -17,9 +17,10 @@ def texts(root: Path) -> Iterator[tuple[str, str]]:
     """Yield where a string of serve.py is that has imports of this project, and the string."""
     for path in sorted((root / "pysrc" / "webpte_host").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            text = node.value if isinstance(node, ast.Constant) else None
-            if isinstance(text, str) and ("import webpte" in text or "from webpte" in text):
-                yield f"{path.name}:{node.lineno}", text
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            if "import webpte" in node.value or "from webpte" in node.value:
+                yield f"{path.name}:{node.lineno}", node.value
 
 
 def missing(text: str) -> list[str]:

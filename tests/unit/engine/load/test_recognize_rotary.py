@@ -247,6 +247,7 @@ def test_rotations_that_alternate_may_share_a_table() -> None:
     first, second = [g.tables[0], g.tables[1]], [g.tables[2], g.tables[1]]
     rotating = [g.rotate_halves(x, HEADS) for x in heads]
     outs = []
+    order: tuple[tuple[int, list[Any], list[int]], ...]
     order = ((0, first, [0]), (2, second, [2, 3]), (1, first, [1]), (3, second, []))
     for at, tables, begun in order:
         for other in begun:

@@ -72,3 +72,14 @@ def test_the_runtime_is_set_up_while_pip_runs(
         environment.ensure(with_browser=False, with_runtime=True)
     done = [name for name in ("ended", "used") if (tmp_path / name).exists()]
     assert done == ([] if failing else ["ended", "used"])
+
+
+def test_an_environment_shared_by_a_link_is_not_made_again(tmp_path: Path) -> None:
+    mine = PinnedVenv(tmp_path / "mine" / "venv", "An environment", ("numpy==2.4.6",), 1)
+    mine.folder.mkdir(parents=True)
+    (tmp_path / "other").symlink_to(tmp_path / "mine")
+    linked = PinnedVenv(tmp_path / "other" / "venv", "An environment", ("numpy==2.4.6",), 1)
+    mine.python.parent.mkdir()
+    mine.python.touch()
+    (mine.folder / "webpte-stamp").write_text(mine._stamp(), "utf-8")
+    assert linked.is_ready()

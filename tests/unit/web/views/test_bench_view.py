@@ -15,6 +15,7 @@ from page.app import App
 from page.views.bench import panel as bench_view
 from support.page.fake_page import GPU, Engine, FakeBrowser, File, drive, drop, open_sample
 from webpte import DeviceInfo
+from webpte.errors import ExecutionError
 from webpte.llm.gpu_figures.result import (
     FRAGMENT,
     MAX_BYTES,
@@ -112,6 +113,7 @@ def test_it_measures_samples_and_the_open_program(monkeypatch: pytest.MonkeyPatc
         html = browser.html["view-bench"]
         assert "digits: one call (ms)" in html
         assert "add.pte: one call (ms)" in html
+        assert all(file.kept for file in browser.opened), "a file is open as long as the tab"
         await app.receive({"act": "bench:save"})
         saved = read_result(browser.links[-1].decode())
         assert [row.name for row in saved.rows] == ["digits: one call", "add.pte: one call"]
@@ -199,6 +201,20 @@ def test_a_cancelled_measurement_of_the_gpu_keeps_its_peaks(
         assert "peak: memory (GB/s)" in browser.html["view-bench"]
 
     drive(script, GPU, Engine())
+
+
+def test_a_sample_that_fails_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_view, "SAMPLES", ("digits",))
+    engine = Engine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_bench(app)
+        engine.failure = ExecutionError("no memory")
+        await app.receive({"act": "bench:measure"})
+        assert "no memory" in browser.html["error"]
+        assert [file.name for file in browser.opened if file.stopped] == ["digits.pte"]
+
+    drive(script, engine=engine)
 
 
 def test_numpy_is_no_gpu_to_measure() -> None:
