@@ -258,12 +258,17 @@ def _difference(result: Any, other: Any) -> float:
 
 
 def _with_nan(ran: Any, other: Any) -> Any:
-    """Return a result of the runtime with PyTorch's NaN, for which XNNPACK may give a number."""
+    """Return a result of the runtime, with PyTorch's elements where either has a NaN.
+
+    XNNPACK gives a number for some NaN, and NaN for the square root of infinity.
+    """
     import torch
 
     if not isinstance(ran, torch.Tensor) or not other.is_floating_point():
         return ran
-    return torch.where(other.isnan(), other, ran) if ran.shape == other.shape else ran
+    if ran.shape != other.shape:
+        return ran
+    return torch.where(ran.isnan() | other.isnan(), other, ran)
 
 
 def _array(value: Any) -> Array:

@@ -307,6 +307,7 @@ def pools() -> dict[str, Row]:
             for name, each in after.items()
         },
         "avg_pool2d": row(nn.AvgPool2d((2, 3), stride=(1, 2)), IMAGE, kinds=FLOATS),
+        "adaptive_avg_pool2d": row(nn.AdaptiveAvgPool2d((3, 5)), [(2, 8, 6, 10)], kinds="qs8"),
         "avg_pool2d padded": row(
             nn.AvgPool2d(3, 1, padding=1, count_include_pad=False),
             IMAGE,
