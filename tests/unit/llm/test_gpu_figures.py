@@ -6,6 +6,8 @@ import asyncio
 import struct
 from collections.abc import Iterator
 from math import prod
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from webpte.engine.gpu.device_info import MATRICES, DeviceInfo
 from webpte.errors import SourceError
 from webpte.llm.gpu_figures.layers import MadeUpProgram
 from webpte.llm.gpu_figures.measure import ALL, DECODERS, RESNET, KnownLayers, variants_of
+from webpte.llm.gpu_figures.peaks import PeakMeter
 
 
 def run(source: MadeUpProgram, offset: int, length: int) -> bytes:
@@ -81,3 +84,21 @@ def test_variants_are_those_of_the_device() -> None:
 
 def test_a_title_stands_once() -> None:
     assert len({layers.title for layers in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize("seconds", [1e-5, 8e-5, 3e-3, 1.0])
+def test_memory_is_measured_with_a_coarse_clock(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser's clock has steps of 0.1 ms, in which an H200 reads more than the buffer."""
+
+    async def waited(
+        _meter: PeakMeter, _spec: object, _given: object, _n: int, times: int
+    ) -> float:
+        return round((0.3e-3 + times * seconds) / 1e-4) * 1e-4
+
+    monkeypatch.setattr(PeakMeter, "_buffer", lambda *_: asyncio.sleep(0, 0))
+    monkeypatch.setattr(PeakMeter, "_waited", waited)
+    device: Any = SimpleNamespace(info=DeviceInfo("webgpu"))
+    row = asyncio.run(PeakMeter(device)._memory())
+    assert row.value == pytest.approx((1 << 28) / seconds / 1e9, rel=0.06)
