@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +18,9 @@ from webpte_host.base.layout import ROOT
 
 # Tuning results of this machine must not decide which kernels are tested.
 os.environ["WEBPTE_TUNING"] = ""
+# Several processes run tests, on all processors: NumPy's threads for products of matrices, in each
+# of them, would wait for each other busily. This has an effect only before NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -33,6 +36,18 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 # Thousands of tests and their modules stay until the end. Python looks through objects for cycles
 # less often than it does by default, and never again through these.
 gc.set_threshold(10_000, 20, 20)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """In a new checkout, collect when no other process does; the first compiles for all."""
+    if hasattr(session.config, "workerinput"):  # of pytest-xdist, which this environment has
+        from support.harness.distribute import COLLECTED_LATE, is_compiled, one_at_a_time
+
+        if not is_compiled(ROOT / COLLECTED_LATE):
+            with one_at_a_time():
+                return (yield)
+    return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -22,6 +22,7 @@ from support.harness.parts import CRASH_SECTION
 from support.harness.shared_harness import SharedHarness
 from support.harness.task_cases import models_folder
 from support.page.page import python
+from support.page.shared_page import SharedPage
 from webpte_host.harness.browser import Harness, open_browser
 from webpte_host.harness.watchdog import BrowserProcesses
 from webpte_host.serving.routing import Mount
@@ -95,6 +96,20 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     signal = "--use-fake-device-for-media-stream"
     with _kept_context(browser, tmp_path_factory.mktemp("profile"), signal) as context:
         yield context
+
+
+@pytest.fixture(scope="session")
+def shared_page(profile: BrowserContext, site: Site) -> Iterator[SharedPage]:
+    shared = SharedPage(profile, site)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture(scope="module")
+def started(shared_page: SharedPage, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page without a program, for the tests of a file; other files have used it before."""
+    with shared_page.lent(request.session) as page:
+        yield page
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def collect_part(part: str) -> set[PipelineSpec]:
 
 
 def distinct(specs: Collection[PipelineSpec]) -> list[Spec]:
-    """Keep one of each: labels do not matter to a compiler, and constants seldom do."""
+    """Keep a pipeline of each code: a compiler ignores labels, and constants seldom matter."""
     ordered = sorted(specs, key=lambda spec: (spec.label, spec.code, spec.overrides))
     found = {(spec.code, spec.overrides if everything() else ()): spec for spec in ordered}
     return [asdict(spec) for spec in found.values()]

@@ -1,7 +1,8 @@
-"""webpte in Node, on Dawn: runs the example of docs/use/python.md."""
+"""webpte in Node, on Dawn: runs the examples of docs/use/python.md and docs/use/compiled.md."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.compiling.cases import compile_program
 from support.harness import limits
 from support.write.wheel import build_wheel
 from webpte_host.base.layout import ROOT, STATE, WEB
@@ -17,7 +19,8 @@ from webpte_host.setup import chromium
 from webpte_host.setup.runtime import ensure_runtime
 
 WEBGPU = "webgpu@0.6.2"
-EXAMPLE = ROOT / "docs" / "examples" / "node" / "digits.mjs"
+SAMPLES = WEB / "samples"
+EXAMPLES = ROOT / "docs" / "examples" / "node"
 
 
 @pytest.fixture
@@ -28,7 +31,8 @@ def folder() -> Path:
     if not (folder / "node_modules" / "webgpu").is_dir():
         command = [*npm_command(), "install", "--prefix", str(folder), "--ignore-scripts", WEBGPU]
         run_tool(command, f"npm install {WEBGPU}", cwd=folder)
-    shutil.copy(EXAMPLE, folder)
+    for path in EXAMPLES.iterdir():
+        shutil.copy(path, folder)
     return folder
 
 
@@ -46,9 +50,21 @@ def software_adapter() -> dict[str, str]:
 
 def test_example(folder: Path, tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path)
-    command = ["node", "digits.mjs", str(ensure_runtime() / "pyodide"), str(wheel)]
+    runtime = str(ensure_runtime() / "pyodide")
+    said = run_example(folder, "digits.mjs", runtime, str(wheel), str(SAMPLES / "digits.pte"))
+    assert said == "On webgpu, this is a 1."
+
+
+def test_a_compiled_program(folder: Path, tmp_path: Path) -> None:
+    card = json.loads((SAMPLES / "digits.json").read_text("utf-8"))
+    compile_program(SAMPLES / "digits.pte", tmp_path / "digits", task=card)
+    assert run_example(folder, "compiled.mjs", str(tmp_path / "digits")) == "This is a 1."
+
+
+def run_example(folder: Path, *command: str) -> str:
+    """Run an example in Node; return the last line of its output."""
     done = subprocess.run(
-        [*command, str(WEB / "samples" / "digits.pte")],
+        ["node", *command],
         cwd=folder,
         env={**os.environ, **software_adapter()},
         capture_output=True,
@@ -56,4 +72,5 @@ def test_example(folder: Path, tmp_path: Path) -> None:
         check=False,
         timeout=limits.START_MS / 1000,
     )
-    assert done.stdout.splitlines()[-1:] == ["On webgpu, this is a 1."], done.stderr[-2000:]
+    assert done.stdout, done.stderr[-2000:]
+    return done.stdout.splitlines()[-1]

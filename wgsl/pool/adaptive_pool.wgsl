@@ -2,6 +2,7 @@
 // height and width, of which the first may have one element.
 
 // use lib/grid.wgsl
+// use lib/quotient.wgsl
 
 alias Stored = ${FLOAT};
 
@@ -23,20 +24,17 @@ fn average(element: u32) -> f32 {
     let base = element / (out.x * out.y * out.z) * size.x * size.y * size.z;
     let begin = place * size / out;
     let end = ((place + 1u) * size + out - 1u) / out;
-    var total = 0.0;
+    var sum = 0.0; // in this order: see adaptive_pool.py
     for (var depth = begin.x; depth < end.x; depth++) {
         for (var row = begin.y; row < end.y; row++) {
-            // By rows, so that a long sum loses fewer digits.
-            var sum = 0.0;
             let at = base + (depth * size.y + row) * size.z;
             for (var column = begin.z; column < end.z; column++) {
                 sum += f32(input[at + column]);
             }
-            total += sum;
         }
     }
     let extent = vec3<f32>(end - begin);
-    return total / (extent.x * extent.y * extent.z);
+    return exact_quotient_f32(sum, extent.x * extent.y * extent.z);
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)

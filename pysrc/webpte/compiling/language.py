@@ -97,7 +97,7 @@ def _chunks(most: int, dynamic: bool) -> list[int]:
 async def _with_sampler(
     build: Build, name: str, body: GpuDelegate, kind: SamplerKind
 ) -> GpuDelegate:
-    """Return a delegate with the caches of a method's, which returns a token."""
+    """Return a delegate that samples a token, and shares the caches of a method's delegate."""
     graph = build.only_graph(build.methods[name])
     assert graph is not None, "see `whole_delegate`"
     logits = graph.tensor(graph.outputs[0])

@@ -9,13 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from webpte.engine.gpu.device_info import DeviceInfo
+if TYPE_CHECKING:  # `serve.py build --npm` runs this module where NumPy may be missing
+    from webpte.engine.gpu.device_info import DeviceInfo
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
+TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
+PAGE, DEVICES = "index.html", "devices.json"
+TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
@@ -29,6 +34,13 @@ _INDENT = re.compile(r"^[ \t]+|^\n", re.MULTILINE)
 
 _NOTHING: Mapping[Path, str] = MappingProxyType({})
 
+_TYPED = """\
+// Types of the compiled program of this folder.
+import type { OpenOptions, Program } from "./webpte-run.js";
+export * from "./webpte-run.js";
+export function open(options?: OpenOptions): Promise<Program>;
+"""
+
 _OPENS = """\
 // Opens the compiled program of this folder: docs/use/compiled.md of webpte has the options.
 export * from "./webpte-run.js";
@@ -40,19 +52,41 @@ export const open = (options) => openAt(base, { descriptions, ...options });
 """
 
 
-def runtime_files(descriptions: Mapping[str, DeviceInfo], language: bool = False) -> dict[str, str]:
+def runtime_files(
+    descriptions: Mapping[str, DeviceInfo], language: bool = False, task: bool = False
+) -> dict[str, str]:
     """Return the files by name.
 
     descriptions  the devices that each description is for; the first that suits is taken
     language      whether the program is a language model
+    task          whether it has a task, which a page shows
     """
     rows = [
         {"file": name, "software": info.software, "features": list(info.features)}
         for name, info in descriptions.items()
     ]
-    files = {RUNTIME: bundled(_MODULES / ENTRY), ENTRY: _OPENS % json.dumps(rows)}
-    separate = {_MODULES / name: RUNTIME for name in ("errors.js", "expressions.js", "values.js")}
+    files = {DEVICES: json.dumps(rows), ENTRY: _OPENS % json.dumps(rows), "index.d.ts": _TYPED}
+    files |= modules(language, task)
+    if task:
+        files[PAGE] = (_MODULES / "view" / PAGE).read_text(encoding="utf-8")
+    return files
+
+
+def modules(language: bool = True, task: bool = True) -> dict[str, str]:
+    """Return the modules by name, and their types.
+
+    language, task   whether to include the modules of language models, and of tasks
+    """
+    files = {RUNTIME: bundled(_MODULES / ENTRY)}
+    files[TYPES] = (_MODULES / "types.d.ts").read_text(encoding="utf-8")
+    shared = ("errors.js", "expressions.js", "values.js", "program.js")
+    separate = {_MODULES / name: RUNTIME for name in shared}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
+    if task:
+        files[TASK] = bundled(_MODULES / "task" / ENTRY, separate)
+        files[VIEW] = bundled(_MODULES / "view" / ENTRY)
+    if task and language:
+        files[TEXT] = bundled(_MODULES / "text.js", separate)
     if language:
         files[LANGUAGE] = bundled(_MODULES / "language.js", separate)
     return files
@@ -71,20 +105,26 @@ def bundled(entry: Path, outside: Mapping[Path, str] = _NOTHING) -> str:
     twice = sorted({name for name in names if names.count(name) > 1})
     assert not twice, f"several modules of {entry.name} declare {', '.join(twice)}: rename one"
     exported = ", ".join(parts[entry].exported)
-    return "".join([*(part.text for part in parts.values()), f"export {{ {exported} }};\n"])
+    taken = dict.fromkeys(one for part in parts.values() for one in part.taken)
+    kept = [f'import {{ {name} }} from "./{file}";\n' for name, file in taken]
+    return "".join([*kept, *(part.text for part in parts.values()), f"export {{ {exported} }};\n"])
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A module in a bundle: its text, the names at its top, and those that it exports."""
+    """A module in a bundle: its text, the names at its top, and its exports.
+
+    taken   names that it imports from modules outside of the bundle, and the files of these
+    """
 
     text: str
     names: list[str]
     exported: list[str]
+    taken: list[tuple[str, str]] = field(default_factory=list)
 
 
 def _add(path: Path, name: str, parts: dict[Path, _Part], outside: Mapping[Path, str]) -> None:
-    """Add a file after the files that it imports; `name` is given to the value of a script."""
+    """Add a file after its imports; a script's value becomes a constant called `name`."""
     if path in parts:
         assert parts[path].names[:1] == [name] or not name, f"{path.name} has two names"
         return
@@ -97,12 +137,12 @@ def _add(path: Path, name: str, parts: dict[Path, _Part], outside: Mapping[Path,
     for again, place in _AGAIN.findall(text):
         _add(target := (path.parent / place).resolve(), "", parts, outside)
         exported += parts[target].exported if again == "*" else again.strip("{ }").split(", ")
-    kept = ""
+    outer: list[tuple[str, str]] = []
     for taken, place in _IMPORT.findall(text):
         target = (path.parent / place).resolve()
         if target in outside:
-            kept += f'import {taken} from "./{outside[target]}";\n'
+            outer += [(one, outside[target]) for one in taken.strip("{ }").split(", ")]
         else:
             _add(target, "" if taken.startswith("{") else taken, parts, outside)
     body = _INDENT.sub("", _EXPORT.sub("", _AGAIN.sub("", _IMPORT.sub("", text))))
-    parts[path] = _Part(kept + body, names, exported)
+    parts[path] = _Part(body, names, exported, outer)

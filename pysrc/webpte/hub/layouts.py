@@ -133,7 +133,7 @@ class ChosenProgram:
         )
 
     def name_part(self, part: ManifestPart, file: Any) -> None:
-        """Give an opened file its name as a part of the model."""
+        """Set the name that an opened file has as a part of the model."""
         if part.name in self.names:
             file.part = self.names[part.name]
 
@@ -302,9 +302,11 @@ async def _manifest(repository: Repository, mark: str) -> list[Variant]:
 
 
 def _hashes(content: Any, paths: Collection[str], own: str = "") -> Iterator[tuple[str, str]]:
-    """Yield paths with their SHA-256: of tables that name both, and of members named by paths.
+    """Yield each known path in JSON with the SHA-256 beside it.
 
-    own  the path that names the content
+    A path and its hash are members of the same table, or the path is the key of the hash.
+
+    own  the key of the content, if it is a path
     """
     for one in content if isinstance(content, list) else ():
         yield from _hashes(one, paths)
@@ -373,7 +375,7 @@ def _beside(repository: Repository, program: str) -> dict[str, str]:
 
 
 async def _config_words(repository: Repository, beside: Mapping[str, str]) -> list[str]:
-    """Return the words for a task in a program's config.json, and in those above it."""
+    """Return the words for a task in the config.json of a program's folder, and of its parents."""
     path, words = beside.get("config.json"), list[str]()
     if path is None:
         return []

@@ -20,10 +20,9 @@ async def open_program_files(
     has_half: Callable[[], Awaitable[bool]] | None = None,
     **fetch: Any,
 ) -> str | None:
-    """Open a program and the files that belong to it, in order; return the name of all together.
+    """Open a program and the files that belong to it, in order; return the name of the model.
 
-    That is None for files of which the first names the program. `fetch` are arguments of
-    `open_source`.
+    The name is None if the model is a single program. `fetch` are arguments of `open_source`.
 
     into      the list to put them in, as they are opened
     has_half  returns whether the device has 16-bit floats, which chooses among files of the Hub

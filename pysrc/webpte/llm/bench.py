@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from webpte.engine.call.info import ScalarInfo, TensorInfo
-from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from webpte.errors import DeviceError, DeviceLostError, InputError, OutOfMemoryError
 from webpte.llm import GenerationStats, Generator
 from webpte.llm.generation import ignore_stops
+from webpte.llm.program_signature import USUAL
 from webpte.program import Program
 
 WARM_SECONDS = 0.5  # the clocks of an idle GPU are a fifth of a busy GPU's
@@ -38,7 +39,16 @@ async def figures_of(
     figures = {"adapter": asdict(program.device_info), "load_ms": program.stats.load_ms}
     if prefill:
         return figures | await bench_llm(program, prefill, decode_steps, draft)
+    method = _method_of(program, method)
     return figures | {method: await bench_method(program, method, runs)}
+
+
+def _method_of(program: Program, method: str) -> str:
+    """Return the method to time: the given method, or the only method in place of `forward`."""
+    names = [name for name, info in program.methods.items() if not info.is_constant]
+    if method in names or (method == USUAL and len(names) == 1):
+        return method if method in names else names[0]
+    raise InputError(f"{program.name} has no method {method!r}: name one of {', '.join(names)}")
 
 
 async def bench_method(

@@ -10,15 +10,18 @@ import numpy as np
 
 from webpte.errors import ContextError, InputError
 from webpte.llm.decode.decode_steps import DecodeSteps, PendingSteps
-from webpte.llm.decode.decoder import Decoder, decoder_of
+from webpte.llm.decode.decoder import Decoder
 from webpte.llm.decode.rollback_safety import leaves_traces
 from webpte.llm.decode.sampling import SampledToken, SamplerSettings
+from webpte.llm.passed_caches import session_decoder
 from webpte.llm.program_signature import (
     check_token_ids,
+    context_of,
     embedding_of,
     language_model,
-    max_context_of,
+    max_chunk_of,
     position_place,
+    signature_of,
     stop_tokens_of,
 )
 from webpte.llm.saved import SavedContext, check_layout
@@ -50,9 +53,9 @@ class KVSession:
         self._embedding = embedding_of(program, method)
         self.vocabulary = logits.shape[-1]
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
-        self._position_at = position_place(program.methods[method])
-        self.max_chunk, self._each = tokens.shape[1], position.shape[0] > 1
-        self.max_context = max_context_of(program)
+        self._position_at = position_place(signature_of(program, method))
+        self.max_chunk, self._each = max_chunk_of(program, method), position.shape[0] > 1
+        self.max_context = context_of(program, method)
         self.eos = stop_tokens_of(program)
         self._cached: list[int] = []
         self._pending: list[int] = []
@@ -63,7 +66,7 @@ class KVSession:
 
     @property
     def _decoder(self) -> Decoder:
-        return decoder_of(self.program, self.method, self._embedding)
+        return session_decoder(self.program, self.method, self._embedding)
 
     @property
     def position(self) -> int:

@@ -33,12 +33,12 @@ from webpte.llm.decode.decode_steps import DecodeSteps
 from webpte.llm.decode.sampling import SampledToken, SamplerSettings
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import (
-    EMBEDDING,
     ROTARY,
-    VISION,
     check_token_ids,
     listed_tokens,
+    passed_caches,
     positions_of,
+    vision_method,
     vision_of,
 )
 from webpte.llm.saved import SavedContext
@@ -91,6 +91,7 @@ class PictureSession(KVSession):
     def __init__(self, program: Program, method: str) -> None:
         super().__init__(program, method)
         self._vision = vision_of(program, method)
+        self._passes_caches = bool(passed_caches(program.methods[method]))
         self._positions = positions_of(program, method)
         self._placed: Any = None  # the pictures for which the tables in `given` were made
         self._starts: list[int] = []  # the first number of each picture, in order
@@ -241,6 +242,8 @@ class PictureSession(KVSession):
 
         This text goes to the delegate whose steps take the sampled token on the GPU.
         """
+        if self._passes_caches:
+            return super()._chunks(tokens)
         plain = next((n for n, one in enumerate(reversed(tokens)) if self._number(one) >= 0), None)
         split = 0 if plain is None else len(tokens) - plain
         return [*super()._chunks(tokens[:split]), *super()._chunks(tokens[split:])]
@@ -272,7 +275,8 @@ class PictureSession(KVSession):
     async def _embed(self, tokens: list[int]) -> Any:
         """Return the embeddings of tokens (1, n, width), on the GPU if there is a GPU."""
         given = np.asarray([tokens], self._dtypes[0])
-        (rows,) = await self.program.run(EMBEDDING, given, output=self._place)
+        assert self._embedding is not None, "the program sees"
+        (rows,) = await self.program.run(self._embedding, given, output=self._place)
         self._joined.append(rows)
         return rows
 
@@ -286,10 +290,10 @@ class PictureSession(KVSession):
             given = [pixels]
             if picture.grid is not None:
                 places = patch_places(*picture.grid, self._vision.side)
-                info = self.program.methods[VISION].inputs[1]
+                info = self.program.methods[self._vision.name].inputs[1]
                 assert isinstance(info, TensorInfo), "see vision_of"
                 given.append(places.astype(DTYPES[info.dtype].numpy))
-            (rows,) = await self.program.run(VISION, *given, output=self._place)
+            (rows,) = await self.program.run(self._vision.name, *given, output=self._place)
             shape = (1, len(picture.tokens), rows.shape[-1])
             rows = with_shape(rows, shape) if isinstance(rows, GpuTensor) else rows.reshape(shape)
             self._encoded[picture] = rows
@@ -297,7 +301,8 @@ class PictureSession(KVSession):
 
     @property
     def _place(self) -> str:
-        return NUMPY if self.program.device_info.kind == NUMPY else "gpu"
+        on_host = self._passes_caches or self.program.device_info.kind == NUMPY
+        return NUMPY if on_host else "gpu"
 
     def _free(self) -> None:
         for rows in (*self._encoded.values(), *self._joined):
@@ -334,7 +339,7 @@ def session_of(program: Program, method: str) -> KVSession:
 
 def sees(program: Program) -> bool:
     """Return whether a language model takes pictures, too."""
-    return VISION in program.methods and EMBEDDING in program.methods
+    return vision_method(program) is not None
 
 
 def rotary_positions(grids: Sequence[tuple[int, int, int]], context: int) -> np.ndarray:

@@ -23,8 +23,8 @@ from typing import Any
 from webpte.errors import ClosedError, InputError
 from webpte.llm.batched_generation import BatchedGeneration, BatchSequence
 from webpte.llm.decode.batched_steps import BatchedSteps, BatchRow
-from webpte.llm.decode.decoder import decoder_of
 from webpte.llm.decode.sampling import SamplerSettings, Sampling, check_most, check_stop
+from webpte.llm.passed_caches import session_decoder
 from webpte.llm.program_signature import (
     check_token_ids,
     embedding_of,
@@ -175,7 +175,7 @@ class Scheduler:
 
     def _positions(self) -> int:
         """Return the number of tokens that a slot holds."""
-        own = decoder_of(self.program, self.method).cache_positions()
+        own = session_decoder(self.program, self.method).cache_positions()
         return own if self.max_context is None else min(own, self.max_context)
 
     def _sequences(self) -> list[BatchSequence]:
@@ -245,7 +245,7 @@ class Scheduler:
         async with self._building:
             if self._steps is None:
                 embedding = embedding_of(self.program, self.method)
-                decoder = decoder_of(self.program, self.method, embedding)
+                decoder = session_decoder(self.program, self.method, embedding)
                 steps = await decoder.with_slots(self.slots, self._rows, self.max_context)
                 if self._closed:
                     steps.close()

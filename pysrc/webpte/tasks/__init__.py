@@ -19,7 +19,9 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
-from webpte.errors import InputError
+from webpte.engine.open.hub_name import is_hub
+from webpte.errors import InputError, UnsupportedError
+from webpte.hub.layouts import ChosenProgram
 from webpte.program import Program
 from webpte.tasks.detect import detect
 from webpte.tasks.files import bind_files, find_program, open_files
@@ -49,11 +51,14 @@ async def open(task: str | Path, source: str | Path | None = None, **loading: An
              or the output name given to `serve.py export`; or hf:OWNER/NAME[/PATH][@REVISION]
     loading  arguments of `webpte.load`: device, keep, progress, ...
     """
-    given: Any = source
-    if given is None:
-        given = await find_program(task, bool(loading.get("keep")))
+    given: Any = task if source is None else source
+    if source is None or is_hub(source):
+        given = await find_program(given, bool(loading.get("keep")))
+    if source is None:
         task = await detect(given, names())
     made = find(str(task))
+    if isinstance(given, ChosenProgram) and (why := made.refusal([p.name for p in given.parts])):
+        raise UnsupportedError(f"{given}: {why}")
     named = made.needed, made.wanted, made.patterns
     files = await open_files(made.name, given, *named, **loading)
     try:

@@ -17,7 +17,10 @@ from webpte.tasks.files import CONFIG
 # another name here, ends of the names of transformers' classes, and types of models.
 WORDS: dict[str, tuple[str, ...]] = {
     "text-generation": ("chat", "llm", "language-model", "ForCausalLM"),
-    "image-text-to-text": ("vlm", "visual-question-answering", "ForImageTextToText"),
+    "image-text-to-text": (
+        *("vlm", "visual-question-answering", "ForImageTextToText"),
+        *("smolvlm", "idefics3", "llava", "qwen2_vl", "qwen2_5_vl"),
+    ),
     "automatic-speech-recognition": ("speech-to-text", "asr", "ForSpeechSeq2Seq", "whisper"),
     "text-to-speech": ("text-to-audio", "tts", "vits"),
     "voice-activity-detection": ("vad",),

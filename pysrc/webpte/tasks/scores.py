@@ -54,20 +54,21 @@ def labels_of(config: Table, count: int, known: Sequence[str] = ()) -> list[str]
     return [str(label) for label in found]
 
 
-def function_of(name: str | None, config: Table, count: int) -> Callable[[Array], Array]:
-    """Return the function from logits to scores: by name, or by the config."""
+def function_name(name: str | None, config: Table, count: int) -> str:
+    """Return the name in FUNCTIONS for a name that was given, or by the config."""
     if name is None:
         problem = config.content.get("problem_type")
         if problem == "regression":
-            name = "none"
-        elif problem == "multi_label_classification" or count == 1:
-            name = "sigmoid"
-        else:
-            name = "softmax"
-    found = FUNCTIONS.get(str(name).lower())
-    if found is None:
+            return "none"
+        return "sigmoid" if problem == "multi_label_classification" or count == 1 else "softmax"
+    if str(name).lower() not in FUNCTIONS:
         raise InputError(f"function_to_apply is {name!r}; there are {', '.join(FUNCTIONS)}")
-    return found
+    return str(name).lower()
+
+
+def function_of(name: str | None, config: Table, count: int) -> Callable[[Array], Array]:
+    """Return the function from logits to scores: by name, or by the config."""
+    return FUNCTIONS[function_name(name, config, count)]
 
 
 def best(labels: list[str], scores: Array, top_k: int | None) -> list[Found]:

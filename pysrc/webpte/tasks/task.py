@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from webpte.errors import InputError
+from webpte.errors import InputError, UnsupportedError
 from webpte.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
 from webpte.tasks.form import TaskForm
@@ -63,9 +63,20 @@ class Task(ABC):
         """The loaded program; `recover` it after a DeviceLostError."""
         return self.files.program
 
+    @classmethod
+    def refusal(cls, paths: Collection[str]) -> str:
+        """Return why a repository's model with programs of these paths is refused; "" if not."""
+        return ""
+
     @abstractmethod
     async def __call__(self, *given: Any, **options: Any) -> Any:
         """Do the task; see the class."""
+
+    def compiled(self) -> dict[str, Any]:
+        """Return the preparation of inputs and the results as a compiled program describes them."""
+        raise UnsupportedError(
+            f"{self.name} cannot be compiled with its preparation: compile the program alone"
+        )
 
     async def each(
         self,

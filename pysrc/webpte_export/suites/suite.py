@@ -87,6 +87,11 @@ class SuiteEntry:
     def id(self) -> str:
         return f"{self.op}__{self.case}"
 
+    def tolerance(self, golden: TensorFile) -> Tolerance:
+        """Return the pass rule of an output."""
+        atol = self.atol if golden.atol is None else golden.atol
+        return suite_tolerance(atol, self.rtol, equal_nan=self.equal_nan)
+
 
 def parse_entry(raw: object) -> SuiteEntry:
     """Parse a manifest entry. Raises SuiteError that names the entry and the key."""
@@ -310,9 +315,7 @@ async def _run_steps(
                     f"but {entry.method} returned {len(results)}"
                 )
             result = results[file.output_index]
-            atol = entry.atol if file.atol is None else file.atol
-            tolerance = suite_tolerance(atol, entry.rtol, equal_nan=entry.equal_nan)
-            found = compare(result, golden, tolerance)
+            found = compare(result, golden, entry.tolerance(file))
             if seen is not None:
                 seen.outputs.append(np.asarray(result))
             row: dict[str, Any] = {"output_index": file.output_index, "step": number}

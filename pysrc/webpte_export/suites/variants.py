@@ -12,7 +12,7 @@ A variant is requested by its name, several at once with `+` between them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from webpte import DeviceInfo
 from webpte.engine.call.options import AS_SUITS, DeveloperOptions, applied_to
 from webpte.engine.gpu.tuning_cache import kept_choices
 from webpte.errors import DeviceError
+from webpte.inspection.report.difference import Tolerance
 from webpte_export.suites.suite import (
     Array,
     FetchBytes,
@@ -28,7 +29,6 @@ from webpte_export.suites.suite import (
     compare,
     parse_entry,
     run_entry,
-    suite_tolerance,
 )
 
 AS_CHOSEN = "as chosen"
@@ -156,14 +156,17 @@ class VariantRuns:
             self._chosen, self._entry = seen, raw
         elif self._entry == raw and len(seen.outputs) == len(self._chosen.outputs):
             entry = parse_entry(raw)
-            pairs = zip(seen.outputs, self._chosen.outputs, strict=True)
-            report["difference"] = _difference(list(pairs), entry.atol, entry.rtol)
+            goldens = (file for step in entry.steps for file in step.goldens)
+            rules = map(entry.tolerance, goldens)
+            report["difference"] = _difference(seen.outputs, self._chosen.outputs, rules)
             report["other_kernels"] = seen.kernels != self._chosen.kernels
         return report
 
 
-def _difference(pairs: Sequence[tuple[Array, Array]], atol: float, rtol: float) -> float | None:
-    tolerance = suite_tolerance(atol, rtol)
-    shares = [compare(one, other, tolerance).used for one, other in pairs]
+def _difference(
+    found: Sequence[Array], chosen: Sequence[Array], rules: Iterable[Tolerance]
+) -> float | None:
+    outputs = zip(found, chosen, rules, strict=True)
+    shares = [compare(*output).used for output in outputs]
     known = [share for share in shares if share is not None]
     return max(known, default=0.0) if len(known) == len(shares) else None

@@ -24,7 +24,7 @@ from pathlib import Path
 from webpte_host.base.layout import PYSRC, WEB, WGSL
 
 _EPOCH = (2020, 1, 1, 0, 0, 0)
-_PACKAGE_SUFFIXES = frozenset({".py", ".js", ".json", ".pte", ".typed"})
+_PACKAGE_SUFFIXES = frozenset({".html", ".js", ".json", ".pte", ".py", ".ts", ".typed"})
 _SHADER_SUFFIXES = frozenset({".wgsl"})
 _MODULE_SUFFIXES = frozenset({".py"})
 

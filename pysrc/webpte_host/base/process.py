@@ -28,7 +28,7 @@ def run_tool(
     env: Mapping[str, str] | None = None,
     hint: str = "",
 ) -> None:
-    """Run a tool quietly to its end. An error has `what`, the tool's output and `hint`."""
+    """Run a tool without showing its output; an error shows `what`, the output and `hint`."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             code = run_logged(command, log, cwd=cwd, env=env)

@@ -34,14 +34,18 @@ rows = [row async for row in measure_gpu(device)]
 return json.loads(describe(device.info, navigator.userAgent, version, rows).json())
 """
 _CODE = """
+import os
 import webpte
-from webpte.llm import bench
 from webpte.engine.gpu.webgpu.device import WebGPUDevice
+from webpte.llm import bench
+from webpte.llm.open_program import open_program
 from webpte_export.suites.variants import options_of
 
+if hub:
+    os.environ["HF_ENDPOINT"] = hub
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
 options = await options_of(variant, "webgpu") if variant else webpte.Options()
-async with await webpte.load(url, device=device, options=options, **loading) as program:
+async with await open_program(url, device=device, options=options, **loading) as program:
     guessing = await webpte.load(draft, device=device, options=options) if draft else None
     return await bench.figures_of(program, method, runs, prefill, decode, guessing)
 """
@@ -57,7 +61,7 @@ def main(arguments: list[str]) -> int:
         nargs="?",
         help="a .pte file, or hf:OWNER/NAME in the Hugging Face Hub; with --pipelines also a suite",
     )
-    parser.add_argument("--method", default="forward", help="(%(default)s)")
+    parser.add_argument("--method", default="forward", help="(%(default)s, or the only one)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
     parser.add_argument(
         "--prefill",
@@ -296,7 +300,7 @@ def _wanted(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _loading(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `webpte.load` for the requested KV cache."""
+    """Return the arguments of `webpte.llm.load` for the requested KV cache."""
     asked = {"kv_cache": options.kv_cache, "max_context": options.max_context}
     return {name: value for name, value in asked.items() if value is not None}
 
@@ -312,6 +316,7 @@ def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
 def _run_native(options: argparse.Namespace) -> dict[str, Any]:
     import webpte
     from webpte.llm import bench
+    from webpte.llm.open_program import open_program
     from webpte_export.suites.variants import options_of
 
     async def run() -> dict[str, Any]:
@@ -319,7 +324,7 @@ def _run_native(options: argparse.Namespace) -> dict[str, Any]:
         variant = options.options
         chosen = await options_of(variant, options.device) if variant else webpte.Options()
         given: dict[str, Any] = {"device": options.device, "options": chosen, **_loading(options)}
-        async with await webpte.load(options.program, **given) as program:
+        async with await open_program(options.program, **given) as program:
             wanted = _wanted(options)
             draft = options.draft and await webpte.load(
                 options.draft, device=options.device, options=chosen
@@ -347,6 +352,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             _CODE,
             timeout=1200,
             url=url,
+            hub=os.environ.get("HF_ENDPOINT", ""),
             draft=f"/model/{options.draft.name}" if options.draft else "",
             **_wanted(options),
             decode=options.decode,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gzip
+import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +20,14 @@ from webpte_host.base.layout import WEB
 from webpte_host.base.progress import Display
 from webpte_host.models.store import CARD, ModelStore
 from webpte_host.setup import environment, esbuild
+from webpte_host.setup.text_libraries import text_libraries
 
 if TYPE_CHECKING:
     from webpte import Compiled
 
-_HUB = "hf:"
+_HUB, _NONE = "hf:", "none"
 _MANIFEST = "webpte.json"
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
 def main(arguments: list[str]) -> int:
@@ -42,12 +47,19 @@ def main(arguments: list[str]) -> int:
         metavar="METHOD=1x40x16,...",
         help="shapes of a method's inputs to compile for; may be given several times",
     )
+    parser.add_argument(
+        "--task",
+        default="",
+        help="a task of docs/use/tasks.md, whose preparation and results are compiled, too; by "
+        "default as the card or the files of the model say; none: the program alone",
+    )
     options = parser.parse_args(arguments)
-    source, data = find_program(options.model)
+    found = find_program(options.model)
     shapes = [_shapes(parser, text) for text in options.shapes]
     if not environment.inside():
         return environment.rerun_inside(["compile", *arguments], with_browser=False)
-    compiled = asyncio.run(_compile(source, options.out, [*data, *options.data], shapes))
+    data = [*found.data, *options.data]
+    compiled = asyncio.run(_compile(replace(found, data=data), options.out, shapes, options.task))
     _minify(compiled.folder)
     print(report(compiled))
     return 0
@@ -62,11 +74,20 @@ def _shapes(parser: argparse.ArgumentParser, text: str) -> tuple[str, list[tuple
     return method, [tuple(map(int, shape)) for shape in sizes]
 
 
-def find_program(model: str) -> tuple[str, list[Path]]:
-    """Return the program that a name means, and its `.ptd` files. Raises HostError."""
+@dataclass(frozen=True)
+class FoundProgram:
+    """A program, its `.ptd` files, and the card that describes it."""
+
+    source: str
+    data: Sequence[Path] = ()
+    card: Path | None = None
+
+
+def find_program(model: str) -> FoundProgram:
+    """Return the program that a name means. Raises HostError."""
     path = Path(model)
     if model.startswith(_HUB) or path.is_file():
-        return model, []
+        return FoundProgram(model)
     for card, folder in (
         (WEB / "samples" / f"{model}.json", WEB / "samples"),
         (ModelStore().folder / model / CARD, ModelStore().folder / model),
@@ -74,24 +95,65 @@ def find_program(model: str) -> tuple[str, list[Path]]:
         if "/" not in model and card.is_file():
             files = read_table(card, HostError).table("files")
             program = files.text("program") if "program" in files else f"{model}.pte"
-            return str(folder / program), []
+            return FoundProgram(str(folder / program), card=card)
     if (path / _MANIFEST).is_file():
-        return str(path / _MANIFEST), []
+        return FoundProgram(str(path / _MANIFEST))
     programs = sorted(path.glob("*.pte"))
     if len(programs) != 1:
         found = f"it has {len(programs)} programs" if path.is_dir() else "there is none"
         raise HostError(f"{model} is no .pte, no folder with one, and no model's name: {found}.")
-    return str(programs[0]), sorted(path.glob("*.ptd"))
+    return FoundProgram(str(programs[0]), sorted(path.glob("*.ptd")))
+
+
+def _texts(found: FoundProgram) -> dict[str, bytes]:
+    """Return the tokenizer next to a program, and the libraries for it; {} without a tokenizer."""
+    beside = Path(found.source)
+    if not beside.is_file():
+        return {}
+    texts = {
+        name: one.read_bytes()
+        for name in _TOKENIZER
+        for one in (beside.with_name(name), beside.with_name(f"{beside.stem}.{name}"))
+        if one.is_file()
+    }
+    return {**texts, **text_libraries(Display())} if _TOKENIZER[0] in texts else {}
+
+
+async def _task(found: FoundProgram, named: str) -> tuple[str | dict[str, Any] | None, list[str]]:
+    """Return the task to compile, or a card that describes it, and the labels of the card."""
+    from webpte import tasks
+    from webpte.errors import WebpteError
+    from webpte.tasks.detect import detect
+    from webpte.tasks.files import find_program as find_model
+    from webpte.tasks.vision.pictures import PictureTask
+
+    if named:
+        return (None if named == _NONE else named), []
+    if found.card is not None:
+        card = json.loads(found.card.read_text("utf-8"))
+        listed = [one.get("labels") for one in card.get("outputs") or ()]
+        named_file = next((one for one in listed if isinstance(one, str)), None)
+        text = (found.card.parent / named_file).read_text("utf-8") if named_file else ""
+        return card, text.splitlines()
+    if not found.data:
+        with contextlib.suppress(WebpteError):
+            folder = Path(found.source).parent if Path(found.source).is_file() else found.source
+            task = await detect(await find_model(folder), tasks.names())
+            if issubclass(tasks.find(task), PictureTask):
+                return task, []
+    return {}, []
 
 
 async def _compile(
-    source: str,
+    found: FoundProgram,
     out: Path,
-    data: Sequence[Path],
     shapes: Sequence[tuple[str, list[tuple[int, ...]]]],
+    named: str,
 ) -> Compiled:
     import webpte
 
+    source, data = found.source, found.data
+    task, labels = await _task(found, named)
     examples: dict[str, list[Any]] = {}
     if shapes:
         infos = {
@@ -101,7 +163,10 @@ async def _compile(
             if name not in infos:
                 raise HostError(f"--shapes {name}: the methods are {', '.join(infos)}.")
             examples.setdefault(name, []).append(_example(infos[name], sizes))
-    return await webpte.compile(source, out, data=data, examples=examples)
+    more = {} if named == _NONE else _texts(found)
+    return await webpte.compile(
+        source, out, data=data, examples=examples, task=task, labels=labels, more=more
+    )
 
 
 def _example(method: Any, sizes: Sequence[tuple[int, ...]]) -> list[Any]:

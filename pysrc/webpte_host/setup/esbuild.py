@@ -23,7 +23,7 @@ _SYSTEMS = {"linux": "linux", "darwin": "darwin", "win32": "win32"}
 
 def minified(text: str, display: Display) -> str:
     """Return an ES module with the same meaning in fewer bytes. Raises HostError."""
-    command = [str(_program(display)), "--minify", "--format=esm", "--legal-comments=none"]
+    command = [str(program(display)), "--minify", "--format=esm", "--legal-comments=none"]
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, encoding="utf-8", check=False
     )
@@ -32,7 +32,7 @@ def minified(text: str, display: Display) -> str:
     return done.stdout
 
 
-def _program(display: Display) -> Path:
+def program(display: Display) -> Path:
     """Return esbuild for this machine, fetched from npm at its first use."""
     machine = _MACHINES.get(platform.machine().lower(), platform.machine())
     name = f"{_SYSTEMS.get(sys.platform, sys.platform)}-{machine}"

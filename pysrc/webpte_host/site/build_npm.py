@@ -2,6 +2,7 @@
 
 package.json            with the version of webpte and of Pyodide
 index.js, index.d.ts    and the other files of web/npm
+run/                    the modules that run and show compiled programs
 webpte.zip              the Python package, with the worker's own modules (npm/*.py)
 flatbuffers.zip         a wheel that Pyodide's distribution lacks
 scripts.js              the scripts of webpte as a module, for pages that forbid eval
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -54,6 +56,8 @@ def write_package(package: Path, runtime: Path) -> None:
     (package / "package.json").write_text(_description(), encoding="utf-8")
     (package / _VERSIONS).write_text(_versions(), encoding="utf-8")
     (package / "scripts.js").write_text(_scripts(runtime), encoding="utf-8")
+    for name, text in compiled_modules().items():
+        (package / "run" / name).write_text(text, encoding="utf-8")
     (package / _ARCHIVE).write_bytes(npm_bundle().archive().data)
     shutil.copy(ROOT / "LICENSE", package)
     shutil.copy(runtime / "tokenizers" / "LICENSE", package / "LICENSE-tokenizers")
@@ -81,6 +85,12 @@ def _versions() -> str:
         f"export const WEBPTE = {json.dumps(_version())};\n"
         f"export const PYODIDE = {json.dumps(npm_version('pyodide'))};\n"
     )
+
+
+def compiled_modules() -> dict[str, str]:
+    """Return the modules that run compiled programs. The module that makes them needs no NumPy."""
+    path = PYSRC / "webpte" / "compiling" / "runtime_files.py"
+    return dict(runpy.run_path(str(path))["modules"]())
 
 
 def _scripts(runtime: Path) -> str:

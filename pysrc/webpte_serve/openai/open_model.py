@@ -13,7 +13,7 @@ from webpte.engine.open.siblings import file_name, is_missing, names_beside, rea
 from webpte.errors import InputError, SourceError, TextError
 from webpte.hub.layouts import ChosenProgram
 from webpte.llm.open_program import open_program
-from webpte.llm.program_signature import VISION
+from webpte.llm.program_signature import vision_method
 from webpte.llm.text import Tokenizer, encodes_sentences, load_tokenizer
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, find_program
 from webpte_serve.openai.models import WAITING, EmbeddingModel, Model
@@ -47,7 +47,7 @@ async def open_model(
     try:
         if encodes_sentences(program.methods):
             return EmbeddingModel(called, program, found, waiting=waiting)
-        vision = await _vision(entry, keep) if VISION in program.methods else None
+        vision = await _vision(entry, keep) if vision_method(program) else None
         model = Model(called, program, found, waiting=waiting, slots=slots, vision=vision)
         await model.prepare()
         return model

@@ -307,7 +307,7 @@ _SWEPT = """async ([text, rounds, ms]) => {
 
 
 def test_what_is_read_is_not_swept_away(browser: Browser, root: Path) -> None:
-    """A load hung for ever, once in some thousand."""
+    """Garbage collection took streams that were being read: one load of a thousand never ended."""
     text = (root / "pysrc/webpte/engine/browser/files.js").read_text(encoding="utf-8")
     launched = browser.browser_type.launch(
         **chromium.launch_options(None, "--js-flags=--expose-gc")

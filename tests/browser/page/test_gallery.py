@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from page.shared.outputs.pictures import png_rgb
 from support.harness import limits
@@ -20,16 +20,8 @@ from support.page.page_visit import (
     run,
     show_samples,
     status,
-    visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.serving.server import Site
-
-
-@pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
 
 
 @pytest.fixture

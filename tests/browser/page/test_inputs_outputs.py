@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from support.harness import limits
 from support.page.page_visit import (
@@ -19,26 +19,23 @@ from support.page.page_visit import (
     run,
     show_samples,
     status,
-    visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.serving.server import Site
 
 RATE = 16_000
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
-        assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
-        page.context.clear_permissions()
+def permitted(started: Page) -> Iterator[Page]:
+    yield started
+    assert max(started.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
+    started.context.clear_permissions()
 
 
 @pytest.fixture
-def page(started: Page) -> Iterator[Page]:
-    yield started
-    leave(started)
+def page(permitted: Page) -> Iterator[Page]:
+    yield permitted
+    leave(permitted)
 
 
 def open_program(page: Page, *shape: int) -> None:

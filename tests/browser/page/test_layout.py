@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, FloatRect, Page, ViewportSize, expect
+from playwright.sync_api import FloatRect, Page, ViewportSize, expect
 
 from support.harness import extent
-from support.page.page_visit import leave, open_sample, run, show_samples, status, visit
-from webpte_host.serving.server import Site
+from support.page.page_visit import leave, open_sample, run, show_samples, status
 
 SIZES = extent.some(
     [ViewportSize(width=1280, height=720), ViewportSize(width=390, height=844)],
@@ -22,12 +21,6 @@ IS_COVERED = """(one) => {
   return !one.contains(top);
 }"""
 HINT = "(one) => getComputedStyle(one, '::after').content"
-
-
-@pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
 
 
 @pytest.fixture

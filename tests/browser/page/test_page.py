@@ -30,9 +30,9 @@ from support.page.page_visit import (
     show_samples,
     sigmoid,
     status,
-    visit,
     wait_until_ready,
 )
+from support.page.shared_page import SharedPage
 from webpte_host.serving.server import Site
 from webpte_host.setup import chromium
 
@@ -42,8 +42,8 @@ NO_ADAPTER = "() => { GPU.prototype.requestAdapter = async () => null; }"
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site, but="404") as page:
+def started(shared_page: SharedPage, request: pytest.FixtureRequest) -> Iterator[Page]:
+    with shared_page.lent(request.session, but="404") as page:
         yield page
 
 

@@ -37,12 +37,6 @@ SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
 EARLIER, RUN = re.compile("Outdated"), re.compile("^Run")
 
 
-@pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
-
-
 @pytest.fixture
 def page(started: Page) -> Iterator[Page]:
     yield started

@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from support.harness import limits
-from support.page.page_visit import leave, payload, run, status, visit
+from support.page.page_visit import leave, payload, run, status
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.serving.server import Site
 
 MOST_SECONDS = 60  # to load a picture of 12 megapixels on a busy machine; it was minutes
 
@@ -62,12 +61,6 @@ WATCH_STATUS = """(line) => {
   window.told = [];
   new MutationObserver(() => told.push(line.textContent)).observe(line, { childList: true });
 }"""
-
-
-@pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from support.harness.hub_site import HubSite, repositories
 from support.harness.task_cases import models_folder
 from support.page.page import python
 from support.page.page_visit import SAMPLES, START_MS, open_address, status, visit
+from webpte_host.commands import bench
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
 
@@ -94,3 +95,12 @@ finally:
     assert task == "text-generation"
     assert answer.startswith("A cat")
     assert errors == ["RepositoryAccessError", "RepositoryNameError"]
+
+
+def test_a_repository_is_timed_in_the_browser(harness: Harness, hub: HubSite) -> None:
+    given = {"method": "forward", "runs": 1, "prefill": [], "decode": 1}
+    loading = {"max_context": 32, "kv_cache": "int8"}
+    others = {"draft": "", "waiting": None, "variant": None, "hub": hub.url}
+    figures = python(harness, bench._CODE, url=f"hf:{OFFICIAL}", **given, **others, loading=loading)
+    assert figures["forward"]["ms"] > 0
+    python(harness, 'import os; del os.environ["HF_ENDPOINT"]')

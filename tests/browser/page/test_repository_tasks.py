@@ -14,12 +14,13 @@ from playwright.sync_api import BrowserContext, Page, expect
 import webpte
 from page.shared.outputs.pictures import png_rgb
 from support.harness import mask_layouts, published_pictures
-from support.harness.hub_site import HubSite
-from support.harness.task_cases import make_picture
-from support.llm import whisper_layouts
+from support.harness.hub_site import HubSite, files_of, repositories
+from support.harness.sounds import voices_folder
+from support.harness.task_cases import make_picture, models_folder
+from support.llm import seeing_layouts, whisper_layouts
 from support.llm.small_seq2seq import RATE
 from support.llm.small_seq2seq import sound as small_sound
-from support.page.page_visit import leave, open_address, payload, status, visit
+from support.page.page_visit import SAMPLES, leave, open_address, payload, status, visit
 from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte_host.serving.server import Site
 
@@ -28,7 +29,11 @@ LAYOUTS = {
     **mask_layouts.repositories(),
     **published_pictures.repositories(),
     **whisper_layouts.repositories(),
+    "someone/voice": files_of(voices_folder() / "steady"),
+    **repositories(SAMPLES, models_folder()),
+    **seeing_layouts.repositories(),
 }
+STORIES = "executorch-community/Stories-ExecuTorch-WebGPU"
 WHISPER = "executorch-community/Whisper-Tiny-ExecuTorch-WebGPU"
 
 
@@ -73,6 +78,25 @@ def asked(name: str, *given: Any, **options: Any) -> Any:
         return thread.submit(asyncio.run, ask()).result()
 
 
+def test_a_name_becomes_a_chat(page: Page) -> None:
+    panel = opened(page, STORIES, "Chat")
+    panel.locator("#chat-text").fill("What does a cow say?")
+    panel.locator("#chat-text").press("Enter")
+    expect(panel.locator(".chat-assistant .chat-said").last).to_contain_text("moo")
+
+
+def test_a_question_about_a_picture_is_answered(page: Page) -> None:
+    panel = opened(page, seeing_layouts.PASSED, "Task")
+    panel.locator("#task-input input[type=file]").set_input_files(payload("photo.png", PHOTO))
+    question = panel.get_by_label("question").input_value()
+    picture = make_picture(48, 64)
+    (found,) = asked(seeing_layouts.PASSED, picture, text=question, return_full_text=False)
+    expect(panel).to_contain_text(found["generated_text"].strip())
+    page.get_by_role("tab", name="Chat").click()
+    expect(page.get_by_text("Add picture")).to_be_visible()
+    expect(page.locator("#error")).to_have_text("")
+
+
 @pytest.mark.parametrize("name", [WHISPER, "someone/whisper-parts"])
 def test_a_sound_becomes_a_transcript(page: Page, name: str) -> None:
     given = whisper_layouts.sound() if name == WHISPER else small_sound(0.7)
@@ -106,4 +130,17 @@ def test_a_picture_becomes_boxes(page: Page) -> None:
     panel.locator("#task-input input[type=file]").set_input_files(payload("photo.png", PHOTO))
     expect(panel.locator("#task-stage g[data-item]")).to_have_count(2)
     expect(panel).to_contain_text("car")
+    expect(page.locator("#error")).to_have_text("")
+
+
+def test_a_text_becomes_a_voice(page: Page) -> None:
+    panel = opened(page, "someone/voice", "Speech")
+    panel.get_by_label("text").fill("Hello.")
+    panel.get_by_role("button", name="Speak").click()
+    expect(status(page)).to_contain_text("Spoke: ")
+    audio = panel.locator("audio")
+    audio.evaluate("(one) => one.readyState || new Promise((done) => one.onloadedmetadata = done)")
+    said = asked("someone/voice", "Hello.")
+    seconds = len(said["audio"]) / said["sampling_rate"]
+    assert audio.evaluate("(one) => one.duration") == pytest.approx(seconds)
     expect(page.locator("#error")).to_have_text("")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import BrowserContext
 
 from support.compiling.cases import (
     compile_cases,
@@ -37,16 +36,19 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def place(workshop: BrowserContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A page of a site with the unpacked suites, and with a folder for compiled programs."""
+def folders(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """The unpacked suites, and a folder for compiled programs, both served."""
     suites, out = (tmp_path_factory.mktemp(name) for name in ("suites", "compiled"))
     for path in SUITES:
         with zipfile.ZipFile(path) as archive:
             archive.extractall(suites / path.stem)
-    with Site(mounts=[Mount("/suites/", suites), Mount("/compiled/", out)]) as site:
-        harness = Harness.open(workshop, site)
-        yield Place(harness, site, suites, out)
-        harness.close()
+    with site.mounted(Mount("/suites/", suites), Mount("/compiled/", out)):
+        yield suites, out
+
+
+@pytest.fixture
+def place(harness: Harness, site: Site, folders: tuple[Path, Path]) -> Place:
+    return Place(harness, site, *folders)
 
 
 def sampled(path: Path) -> list[tuple[str, dict[str, Any]]]:

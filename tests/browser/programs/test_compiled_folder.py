@@ -141,3 +141,27 @@ def test_indices_on_the_gpu_are_refused(page: Page) -> None:
     assert "give them as an array" in found[0]
     assert found[1].startswith("IndexRangeError: ")
     assert found[2] == [*range(16, 20), *range(4), *range(8, 12)]
+
+
+def test_a_worker_runs_a_program(page: Page) -> None:
+    found = run(
+        page,
+        """
+        const code = `
+            onmessage = async ({ data }) => {
+                const { open } = await import(data + "doubled/index.js");
+                const program = await open();
+                const [{ data: made }] = await program.forward(new Float32Array(21).fill(4));
+                postMessage([made[0], typeof document]);
+            };`;
+        const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+        const worker = new Worker(url, { type: "module" });
+        const answered = new Promise((resolve, reject) => {
+            worker.onmessage = ({ data }) => resolve(data);
+            worker.onerror = reject;
+        });
+        worker.postMessage(base);
+        return answered.finally(() => worker.terminate());
+        """,
+    )
+    assert found == [8, "undefined"]

@@ -131,7 +131,7 @@ def test_python_that_computes_is_waited_for(harness: Harness) -> None:
 
 @pytest.mark.thorough
 def test_python_that_reports_progress_is_waited_for(harness: Harness) -> None:
-    """It waits, as for a network: only its reports of progress show that it works."""
+    """Code that waits, as for a network, shows only by its reports of progress that it works."""
     code = """
     import asyncio
     for step in range(steps):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not extent.everything(), reason="runs with --all
 
 EXAMPLES = ROOT / "docs" / "examples"
 SAMPLES = WEB / "samples"
-TYPES = ROOT / "tests" / "support" / "npm" / "types.ts"
+TYPES = [ROOT / "tests" / "support" / "npm" / name for name in ("types.ts", "compiled_types.ts")]
 CHAT = {
     "model.pte": "stories.pte",
     "tokenizer.json": "stories.tokenizer.json",
@@ -61,7 +61,8 @@ def test_a_page_without_a_bundler(page: Page, tmp_path: Path) -> None:
 def test_vite_and_typescript(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "vite"
     shutil.copytree(EXAMPLES / "vite", folder)
-    shutil.copy(TYPES, folder)  # the build checks it, too
+    for types in TYPES:  # the build checks them, too
+        shutil.copy(types, folder)
     _install(folder)
     (folder / "public" / "model").mkdir(parents=True)
     for name, source in CHAT.items():

@@ -6,26 +6,25 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from support.page.page_visit import (
     SHAPE,
     drop,
     give_npy,
+    leave,
     npy,
     open_sample,
     random_input,
     sigmoid,
     status,
-    visit,
 )
-from webpte_host.serving.server import Site
 
 
 @pytest.fixture
-def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    leave(started)
 
 
 def compare(page: Page, tolerance: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from support.harness import limits
-from support.page.page_visit import TWO_FRAMES, WATCH_LONG_TASKS, open_address, status, visit
+from support.page.page_visit import TWO_FRAMES, WATCH_LONG_TASKS, open_address, status
 from webpte_host.serving.server import Site
 
 NARROWEST = 360  # pixels, of a phone
@@ -21,9 +21,8 @@ LONGEST_TASK_MS = limits.LONG_TASK_MS
 
 
 @pytest.fixture(scope="module")
-def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
+def page(started: Page) -> Page:
+    return started
 
 
 def boxes(panel: Locator) -> Locator:

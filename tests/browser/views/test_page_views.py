@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from support.page.page_visit import leave, open_sample, run, status, visit, wait_until_ready
+from support.page.page_visit import leave, open_sample, run, status, wait_until_ready
 from webpte_host.serving.server import Site
 
 
@@ -148,12 +148,6 @@ CASES = {
 def test_patching(bare: Page, name: str) -> None:
     before, act, after, look, wanted = CASES[name]
     assert patched(bare, before, act, after, look) == wanted
-
-
-@pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site) as page:
-        yield page
 
 
 @pytest.fixture

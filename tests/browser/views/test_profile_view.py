@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from support.page.page_visit import status, visit
+from support.page.page_visit import leave, status
 from webpte_host.harness.driven_page import ChromiumPage
 from webpte_host.serving.server import Site
 from webpte_host.site import scenes
+
+
+@pytest.fixture
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    leave(started)
 
 
 def saved(page: Page, panel: Locator, button: str) -> Any:
@@ -23,75 +29,74 @@ def saved(page: Page, panel: Locator, button: str) -> Any:
     return json.loads(Path(download.value.path()).read_text())
 
 
-def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site) -> None:
-    with visit(profile, site) as page:
-        page.locator(".entry[data-name=digits]").click()
-        page.get_by_role("tab", name="Profile").click()
-        panel = page.get_by_role("tabpanel", name="Profile")
-        expect(panel.get_by_role("heading", name="GPU memory")).to_be_visible()
-        expect(panel.get_by_text("maxBufferSize")).to_be_visible()
-        expect(panel.locator("button.primary").first).to_have_text("Trace forward on WebGPU")
-        scenes.trace(ChromiumPage(page))  # waits for all that comes of it, as for pictures
-        assert status(page).get_attribute("data-mood") == "good"
-        assert re.fullmatch("Traced: cold [^;]*", status(page).inner_text())
-        box = panel.get_by_role("group", name=re.compile("^Timeline of a run"))
-        told = panel.locator("#profile-time-told")
-        box.locator("rect").last.hover()
-        expect(told).to_contain_text("kernel")
-        box.focus()
-        page.keyboard.press("Home")
-        expect(told).to_contain_text("prepare")
-        page.keyboard.press("ArrowRight")
-        expect(told).not_to_contain_text("prepare")
+def test_a_run_is_traced_looked_at_and_kept(page: Page) -> None:
+    page.locator(".entry[data-name=digits]").click()
+    page.get_by_role("tab", name="Profile").click()
+    panel = page.get_by_role("tabpanel", name="Profile")
+    expect(panel.get_by_role("heading", name="GPU memory")).to_be_visible()
+    expect(panel.get_by_text("maxBufferSize")).to_be_visible()
+    expect(panel.locator("button.primary").first).to_have_text("Trace forward on WebGPU")
+    scenes.trace(ChromiumPage(page))  # waits for all that comes of it, as for pictures
+    assert status(page).get_attribute("data-mood") == "good"
+    assert re.fullmatch("Traced: cold [^;]*", status(page).inner_text())
+    box = panel.get_by_role("group", name=re.compile("^Timeline of a run"))
+    told = panel.locator("#profile-time-told")
+    box.locator("rect").last.hover()
+    expect(told).to_contain_text("kernel")
+    box.focus()
+    page.keyboard.press("Home")
+    expect(told).to_contain_text("prepare")
+    page.keyboard.press("ArrowRight")
+    expect(told).not_to_contain_text("prepare")
 
-        before = box.evaluate("one => one.scrollWidth")
-        marks = panel.locator("#profile-time-ruler span")
-        expect(marks.first).to_have_text(re.compile("^0 "))
-        panel.get_by_role("button", name="Zoom in").click()
-        assert box.evaluate("one => one.scrollWidth") > 1.5 * before
-        box.focus()
-        page.keyboard.press("w")
-        assert box.evaluate("one => one.scrollWidth") > 2.5 * before
-        at = box.evaluate("one => one.scrollLeft")
-        page.keyboard.press("d")
-        assert box.evaluate("one => one.scrollLeft") > at
-        expect(marks.first).not_to_have_text(re.compile("^0 "))
-        page.keyboard.press("0")
-        assert box.evaluate("one => one.scrollWidth") == before
+    before = box.evaluate("one => one.scrollWidth")
+    marks = panel.locator("#profile-time-ruler span")
+    expect(marks.first).to_have_text(re.compile("^0 "))
+    panel.get_by_role("button", name="Zoom in").click()
+    assert box.evaluate("one => one.scrollWidth") > 1.5 * before
+    box.focus()
+    page.keyboard.press("w")
+    assert box.evaluate("one => one.scrollWidth") > 2.5 * before
+    at = box.evaluate("one => one.scrollLeft")
+    page.keyboard.press("d")
+    assert box.evaluate("one => one.scrollLeft") > at
+    expect(marks.first).not_to_have_text(re.compile("^0 "))
+    page.keyboard.press("0")
+    assert box.evaluate("one => one.scrollWidth") == before
 
-        panel.get_by_label("Table by").select_option("op")
-        table = panel.get_by_role("table", name=re.compile("by op"))
-        expect(table.get_by_role("row").filter(has_text="conv").first).to_be_visible()
-        trace = saved(page, panel, "Save JSON")
-        events = saved(page, panel, "Save for Perfetto")["traceEvents"]
-        kernels = [event for event in events if event.get("cat", "").startswith("kernel")]
-        assert kernels
-        assert trace["device"] == "webgpu"
-        clock = panel.get_by_text("No GPU clock")
-        expect(clock).to_have_count(0 if trace["timed"] else 1)
+    panel.get_by_label("Table by").select_option("op")
+    table = panel.get_by_role("table", name=re.compile("by op"))
+    expect(table.get_by_role("row").filter(has_text="conv").first).to_be_visible()
+    trace = saved(page, panel, "Save JSON")
+    events = saved(page, panel, "Save for Perfetto")["traceEvents"]
+    kernels = [event for event in events if event.get("cat", "").startswith("kernel")]
+    assert kernels
+    assert trace["device"] == "webgpu"
+    clock = panel.get_by_text("No GPU clock")
+    expect(clock).to_have_count(0 if trace["timed"] else 1)
 
-        panel.get_by_role("button", name="Pin as baseline").click()
-        expect(panel.get_by_text("This is the baseline itself")).to_be_visible()
-        panel.locator("select[name=run]").select_option("first")
-        pair = panel.get_by_role("table", name=re.compile("^A and B by op"))
-        expect(pair.get_by_role("row").filter(has_text="conv").first).to_be_visible()
-        if trace["timed"]:
-            expect(panel.get_by_text("Measured here: this adapter moves")).to_be_visible()
+    panel.get_by_role("button", name="Pin as baseline").click()
+    expect(panel.get_by_text("This is the baseline itself")).to_be_visible()
+    panel.locator("select[name=run]").select_option("first")
+    pair = panel.get_by_role("table", name=re.compile("^A and B by op"))
+    expect(pair.get_by_role("row").filter(has_text="conv").first).to_be_visible()
+    if trace["timed"]:
+        expect(panel.get_by_text("Measured here: this adapter moves")).to_be_visible()
 
-        # From a kernel to its call, and back by the browser's history.
-        row = table.get_by_role("button", name="et_vk.conv_with_clamp.default")
-        row.click()
-        expect(page.locator("#graph-inside h3").first).to_contain_text("conv_with_clamp")
-        expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
-        page.go_back()
-        expect(row).to_be_visible()
-        box.locator("rect[data-node]").last.click()
-        expect(page.locator("#graph-inside h3").first).to_contain_text("softmax")
-        page.go_back()
+    # From a kernel to its call, and back by the browser's history.
+    row = table.get_by_role("button", name="et_vk.conv_with_clamp.default")
+    row.click()
+    expect(page.locator("#graph-inside h3").first).to_contain_text("conv_with_clamp")
+    expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(row).to_be_visible()
+    box.locator("rect[data-node]").last.click()
+    expect(page.locator("#graph-inside h3").first).to_contain_text("softmax")
+    page.go_back()
 
-        page.set_viewport_size({"width": 360, "height": 740})
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 360
+    page.set_viewport_size({"width": 360, "height": 740})
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 360
 
 
 PERFETTO = """<!doctype html><script>

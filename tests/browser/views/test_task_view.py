@@ -7,22 +7,23 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from page.shared.outputs.pictures import png_rgb
 from support.harness.task_cases import make_picture, models_folder
 from support.music.music_cases import EXPECTED, RATE, SOUNDS
-from support.page.page_visit import drop, open_address, payload, visit
+from support.page.page_visit import drop, open_address, payload
+from support.page.shared_page import SharedPage
 from support.page.task_page import name_task
 from webpte.tasks.sound.speech.wave_file import wave_file
-from webpte_host.serving.server import Site
 
 PHOTO = png_rgb(make_picture(48, 64))
 
 
 @pytest.fixture(scope="module")
-def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    with visit(profile, site, but="404") as page:  # of files that a model may have or not
+def page(shared_page: SharedPage, request: pytest.FixtureRequest) -> Iterator[Page]:
+    # Errors 404 are of files that a model may have or not.
+    with shared_page.lent(request.session, but="404") as page:
         yield page
         page.context.clear_permissions()  # other tests ask for their permissions
 

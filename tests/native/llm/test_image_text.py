@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import webpte
 from support.devices.native import need_native
 from support.harness.image_text_cases import CASES, EXPECTED, made, models_folder
+from support.llm import seeing_layouts
+from webpte.hub.layouts import choose
 from webpte.llm import Generator
 from webpte.tasks.vision.image_text import ImageTextToText
 
@@ -67,5 +70,26 @@ def test_steps_run_ahead_and_survive_a_recovery(
             assert (await answer(prompt[:-1]))[1] == "the prompt ends with a picture"
             await program.recover()
             assert (await answer(prompt))[0] == tokens
+
+    asyncio.run(run())
+
+
+def test_passed_caches_stay_on_the_gpu(tmp_path: Path) -> None:
+    for path, data in seeing_layouts.repositories()[seeing_layouts.PASSED].items():
+        (tmp_path / path).write_bytes(data)
+    pixels = np.random.default_rng(1).random((1, 3, 16, 16), np.float32)
+
+    async def run() -> None:
+        async with await webpte.load(await choose(tmp_path), device="native") as program:
+            generator = Generator(program)
+            picture = generator.picture(pixels)
+            conversation, buffers = [7, 8, *picture.tokens, 9, 10, 11], list[int]()
+            for _ in range(3):
+                found = [token async for token in generator.generate(conversation, 4)]
+                wanted = await seeing_layouts.expected_tokens(program, pixels, conversation, 4)
+                assert found == wanted
+                conversation += [*found, 12, 13]
+                buffers.append(program.stats.buffers)
+            assert buffers[1] == buffers[2]
 
     asyncio.run(run())

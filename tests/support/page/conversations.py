@@ -13,7 +13,7 @@ import webpte
 from webpte.errors import ExecutionError
 from webpte.llm import Generation, Generator, kv_session
 from webpte.llm.decode.decode_steps import DecodeSteps
-from webpte.llm.decode.decoder import decoder_of
+from webpte.llm.passed_caches import session_decoder
 
 
 async def load(path: Path) -> webpte.Program:
@@ -116,9 +116,9 @@ def restore_calls(program: webpte.Program) -> None:
 
 
 def _decoder_of(program: webpte.Program, *methods: Any) -> Any:
-    found = decoder_of(program, *methods)
+    found = session_decoder(program, *methods)
     return _CHANGED[program](found) if program in _CHANGED else found
 
 
 _CHANGED: WeakKeyDictionary[webpte.Program, Callable[[Any], Any]] = WeakKeyDictionary()
-setattr(kv_session, "decoder_of", _decoder_of)  # noqa: B010 - the tests' own in its place
+setattr(kv_session, "session_decoder", _decoder_of)  # noqa: B010 - the tests' own in its place

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, ViewportSize, expect
 
 from support.harness import limits
 from webpte_host.harness.browser import PageLog
@@ -19,6 +19,7 @@ from webpte_host.serving.server import Site
 SAMPLES = Path(__file__).resolve().parents[3] / "web" / "samples"
 SHAPE = (37, 41)  # of everything in the samples
 START_MS = limits.START_MS
+WINDOW = ViewportSize(width=1280, height=900)
 expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
 
 # Resolves when changes are drawn.
@@ -76,7 +77,7 @@ def open_page(
 ) -> Page:
     """Open the page in a new tab, as if it had never been used; `scripts` run first in it."""
     page = profile.new_page()
-    page.set_viewport_size({"width": 1280, "height": 900})
+    page.set_viewport_size(WINDOW)
     page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
     page.evaluate(FORGET)
     for script in (WATCH_LONG_TASKS, *scripts):
@@ -103,10 +104,14 @@ def visit(
         log = PageLog(page)
         wait_until_ready(page)
         yield page
-        assert log.errors == []
-        assert [text for text in log.console_errors if but is None or but not in text] == []
+        assert unexpected(log, but) == []
     finally:
         page.close()
+
+
+def unexpected(log: PageLog, but: str | None) -> list[str]:
+    """Return the errors of a page, without errors in its console that contain the text `but`."""
+    return log.errors + [text for text in log.console_errors if but is None or but not in text]
 
 
 def wait_until_ready(page: Page) -> None:

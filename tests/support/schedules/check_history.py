@@ -217,7 +217,7 @@ def _lost_its_result(error: BaseException) -> bool:
 
 
 def _in_turn(event: Event) -> bool:
-    """Tell whether the program takes the call as soon as it is made."""
+    """Tell whether an event is a call that starts in the order of the calls."""
     step = event.step
     return isinstance(step, Call) and step.how != "argmax" and not event.cancelled
 

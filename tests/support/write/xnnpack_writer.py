@@ -205,11 +205,13 @@ class XnnpackWriter:
         host_dims: Sequence[int] | None = None,
         rounds: int = 0,
     ) -> int:
-        """Add a value. `constant` are its bytes, or the number of a constant.
+        """Add a value, and return its id.
 
-        `argument` is the place among the delegate's arguments, of which the method's tensor has
-        the type `host` and `dim_order`, under which `dims` is what XNNPACK sees. `rounds` is the
-        deprecated `dq_datatype`.
+        dims       the sizes as XNNPACK has them
+        constant   the bytes of a constant value, or the number of a constant
+        argument   the place among the delegate's arguments
+        host, host_dims, dim_order   type, sizes and order of dims of that argument in the method
+        rounds     the deprecated `dq_datatype`
         """
         number = constant if isinstance(constant, int) else 0
         if constant is not None and not isinstance(constant, int):

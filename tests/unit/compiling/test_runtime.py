@@ -7,8 +7,6 @@ import base64
 import copy
 import gzip
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,35 +15,21 @@ import numpy as np
 import pytest
 
 import webpte
+from support.compiling.node import modules_in, run
 from webpte.compiling import runtime_files
+from webpte.compiling.card_task import card_task
+from webpte.engine.call.info import MethodInfo
 from webpte.engine.dtypes import DTYPES, round_to_bfloat16
 from webpte_host.base.layout import ROOT
 
-MODULES = Path(runtime_files.__file__).parent / "runtime"
 Table = dict[str, Any]
+SAMPLES = ROOT / "web" / "samples"
 
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a module of each part of the runtime."""
-    if shutil.which("node") is None:
-        pytest.skip("there is no Node")
-    folder = tmp_path_factory.mktemp("modules")
-    for path in MODULES.glob("*.js"):
-        (folder / f"{path.stem}.mjs").write_text(runtime_files.bundled(path), "utf-8")
-    return folder
-
-
-def run(modules: Path, code: str, given: Any = None) -> Any:
-    """Run the text of an async function, which gets `given`, and return its result."""
-    text = f"const given = {json.dumps(given)};\nconst run = async () => {{ {code} }};\n"
-    (modules / "run.mjs").write_text(
-        f"{text}console.log(JSON.stringify(await run() ?? null));\n", "utf-8"
-    )
-    command = ["node", "run.mjs"]
-    done = subprocess.run(command, cwd=modules, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return modules_in(tmp_path_factory.mktemp("modules"))
 
 
 # Descriptions
@@ -55,7 +39,7 @@ def run(modules: Path, code: str, given: Any = None) -> Any:
 def described(tmp_path_factory: pytest.TempPathFactory) -> Table:
     out = tmp_path_factory.mktemp("compiled") / "out"
     calls = [[np.zeros((1, 1, 28, 28), np.float32)]]
-    source = ROOT / "web" / "samples" / "digits.pte"
+    source = SAMPLES / "digits.pte"
     asyncio.run(webpte.compile(source, out, examples={"forward": calls}))
     table: Table = json.loads((out / "program.json").read_text("utf-8"))
     plan = table["methods"]["forward"]["plans"][0]
@@ -152,6 +136,99 @@ def test_hostile_descriptions_are_refused(modules: Path, described: Table) -> No
         if not said.startswith("FormatError: ")
     }
     assert wrong == {}
+
+
+# Tasks that are wrong in a single place.
+BROKEN_TASKS: dict[str, Callable[[Table], Any]] = {
+    "no method": lambda t: t.update(method="other"),
+    "a method of the language": lambda t: t.update(method="__proto__"),
+    "no input": lambda t: t.pop("input"),
+    "an input's kind": lambda t: t["input"].update(kind="constructor"),
+    "a way to scale": lambda t: t["input"]["rule"].update(scaled="toString"),
+    "an endless size": lambda t: t["input"]["rule"].update(size=[1e9, 28]),
+    "a size that is no list": lambda t: t["input"]["rule"].update(size=28),
+    "a part": lambda t: t["input"]["rule"].update(part=[-1, 4]),
+    "a filter": lambda t: t["input"]["rule"].update(resample=17),
+    "a division by zero": lambda t: t["input"]["rule"].update(std=[0]),
+    "a colour that is no number": lambda t: t["input"]["rule"].update(mean=["0"]),
+    "a multiple": lambda t: t["input"]["rule"].update(multiple=0),
+    "a layout": lambda t: t["input"].update(layout="NCHWW"),
+    "a layout of another rank": lambda t: t["input"].update(layout="CHW"),
+    "too many channels": lambda t: t["input"].update(channels=10**9),
+    "no results": lambda t: t.update(outputs=[]),
+    "a result's kind": lambda t: t["outputs"][0].update(kind="__proto__"),
+    "a result of no output": lambda t: t["outputs"][0].update(outputs=[7]),
+    "labels": lambda t: t["outputs"][0].update(labels=[1, 2]),
+    "a function": lambda t: t["outputs"][0].update(function="valueOf"),
+}
+
+CHECK_TASK = """
+const { openTask } = await import("./task-index.mjs");
+return given.map(([table, task]) => {
+    try {
+        openTask({}, { ...table, task });
+    } catch (error) { return `${error.name}: ${error.message}`; }
+    return "taken";
+});
+"""
+
+
+def test_hostile_tasks_are_refused(modules: Path, described: Table) -> None:
+    (method,) = asyncio.run(_methods())
+    card = json.loads((SAMPLES / "digits.json").read_text("utf-8"))
+    tasks = [card_task(card, method)]
+    for edit in BROKEN_TASKS.values():
+        tasks.append(copy.deepcopy(tasks[0]))
+        edit(tasks[-1])
+    taken, *refused = run(modules, CHECK_TASK, [[described, task] for task in tasks])
+    assert taken == "taken"
+    wrong = {
+        name: said
+        for name, said in zip(BROKEN_TASKS, refused, strict=True)
+        if not said.startswith("FormatError: ")
+    }
+    assert wrong == {}
+
+
+async def _methods() -> list[MethodInfo]:
+    return list((await webpte.inspect(SAMPLES / "digits.pte")).values())
+
+
+FUZZ = """
+const { check } = await import("./description.mjs");
+const { openTask } = await import("./task-index.mjs");
+let seed = 7;
+const random = (below) => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed % below; };
+const strange = [null, -1, 0, 1.5, 1e300, 2 ** 32, "", "x", "__proto__", [], {}, [[]], true, NaN];
+const places = (value, path = []) => [path, ...(value && typeof value === "object"
+    ? Object.keys(value).flatMap((key) => places(value[key], [...path, key])) : [])];
+const found = {};
+for (let round = 0; round < 3000; round++) {
+    const table = structuredClone(given);
+    const all = places(table);
+    const path = all[1 + random(all.length - 1)];
+    const owner = path.slice(0, -1).reduce((value, key) => value[key], table);
+    const last = path.at(-1);
+    if (random(5)) owner[last] = strange[random(strange.length)];
+    else if (Array.isArray(owner)) owner.splice(last, 1);
+    else delete owner[last];
+    let said = "taken";
+    try {
+        check(table);
+        if (table.task) openTask({}, table);
+    } catch (error) { said = error.name; }
+    found[said] = (found[said] ?? 0) + 1;
+}
+return found;
+"""
+
+
+def test_whatever_changes_only_typed_errors_follow(modules: Path, described: Table) -> None:
+    (method,) = asyncio.run(_methods())
+    card = json.loads((SAMPLES / "digits.json").read_text("utf-8"))
+    found = run(modules, FUZZ, {**described, "task": card_task(card, method)})
+    assert set(found) <= {"taken", "FormatError"}, found
+    assert found["FormatError"] > 1000
 
 
 def test_a_newer_version_is_named(modules: Path, described: Table) -> None:

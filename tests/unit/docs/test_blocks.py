@@ -47,6 +47,12 @@ NOT_RUN = {
         '<script type="module">',
     ): "programs/test_compiled.py opens such folders",
     (
+        "docs/use/compiled.md",
+        '<script type="module" src',
+    ): "programs/test_compiled_demo.py opens such a page",
+    ("docs/use/compiled.md", 'import { open } from "webpte/run"'): "of npm; unit/npm/test_run.py",
+    ("docs/use/compiled.md", "useEffect("): "lines of a component of React",
+    (
         "docs/use/tasks.md",
         'reader = await webpte.tasks.open("optical-character-recognition", "/models/ocr/")',
     ): "the model of `models add ocr`",

@@ -81,6 +81,10 @@ class Sine(torch.nn.Module):
     def forward(self, x):
         return torch.sin(x)
 
+class Power(torch.nn.Module):
+    def forward(self, x):
+        return torch.exp(x)
+
 def results(partitioner, *rows):
     x = torch.randn(4, 3)
     dynamic = ({0: torch.export.Dim("rows", max=4)},)
@@ -93,6 +97,12 @@ class TestThree(unittest.TestCase):
     def test_delegated(self):
         first, second = results(XnnpackPartitioner(), 4, 2)
         self.assertTrue(torch.equal(first[:2], second))
+
+    def test_not_a_number(self):
+        x = torch.tensor([float("nan"), 1.0])
+        exported = torch.export.export(Power(), (x,))
+        program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+        _load_for_executorch_from_buffer(program.to_executorch().buffer).run_method("forward", (x,))
 
     def test_for_another_backend(self):
         results(VulkanPartitioner(), 4)
@@ -171,6 +181,13 @@ def test_the_runtime_gives_the_outputs_where_it_has_the_backend(xnnpack: Path) -
         assert (len(x), len(y)) == (3 * rows, 3 * rows)
         np.testing.assert_allclose(y, np.sin(x), atol=1e-5)
     assert 0 <= entry.get("difference", 0) < 1e-5
+
+
+def test_pytorch_gives_nan_where_the_runtime_gives_a_number(xnnpack: Path) -> None:
+    entry = manifest(xnnpack)["TestThree_not_a_number"]
+    y = np.fromfile(xnnpack / entry["steps"][0]["goldens"][0]["path"], "float32")
+    np.testing.assert_allclose(y, [np.nan, np.e], rtol=1e-5)
+    assert run_here(xnnpack, entry)["error"] is None
 
 
 def test_pytorch_gives_the_outputs_where_the_runtime_cannot(xnnpack: Path) -> None:

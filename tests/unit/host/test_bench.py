@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import webpte
+from support.graphs.graphs import chain
+from support.write.pte_writer import write_pte
 from webpte.engine.gpu.device_info import DeviceInfo
+from webpte.errors import InputError
+from webpte.llm.bench import figures_of
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench
 from webpte_host.setup import environment
@@ -91,3 +97,13 @@ def test_figures_that_cannot_be_written(
     program = str(root / "web" / "samples" / "add.pte")
     with pytest.raises(HostError, match="cannot be written to"):
         bench.main([program, "--device", "native", "--json", str(tmp_path / "no" / "file.json")])
+
+
+def test_methods_that_a_program_lacks_are_named() -> None:
+    async def run() -> None:
+        methods = {"encoder": chain(2), "decoder": chain(3)}
+        async with await webpte.load(write_pte(methods=methods), device="numpy") as program:
+            with pytest.raises(InputError, match="'forward': name one of encoder, decoder"):
+                await figures_of(program, "forward", 1, [], 1)
+
+    asyncio.run(run())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.harness.task_cases import models_folder
 from webpte.compiling.runtime_files import RUNTIME, runtime_files
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT
@@ -20,20 +21,23 @@ SAMPLES = ROOT / "web" / "samples"
 
 
 def test_a_sample_is_found_by_its_name() -> None:
-    assert command.find_program("digits") == (str(SAMPLES / "digits.pte"), [])
-    assert command.find_program("hf:a/b") == ("hf:a/b", [])
+    card = SAMPLES / "digits.json"
+    found = command.FoundProgram(str(SAMPLES / "digits.pte"), card=card)
+    assert command.find_program("digits") == found
+    assert command.find_program("hf:a/b") == command.FoundProgram("hf:a/b")
 
 
 def test_a_folder_with_a_program(tmp_path: Path) -> None:
     for name in ("model.pte", "weights.ptd"):
         (tmp_path / name).touch()
-    found = str(tmp_path / "model.pte"), [tmp_path / "weights.ptd"]
+    found = command.FoundProgram(str(tmp_path / "model.pte"), [tmp_path / "weights.ptd"])
     assert command.find_program(str(tmp_path)) == found
     (tmp_path / "other.pte").touch()
     with pytest.raises(HostError, match="it has 2 programs"):
         command.find_program(str(tmp_path))
     (tmp_path / "webpte.json").write_text("{}")
-    assert command.find_program(str(tmp_path)) == (str(tmp_path / "webpte.json"), [])
+    found = command.FoundProgram(str(tmp_path / "webpte.json"))
+    assert command.find_program(str(tmp_path)) == found
 
 
 def test_a_name_of_no_program() -> None:
@@ -58,6 +62,38 @@ def test_a_program_of_named_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     plans = table["methods"]["forward"]["plans"]
     assert [plan["shapes"][0] for plan in plans] == [[1, 9], [2, 4]]
     assert (out / RUNTIME).stat().st_size == 100
+
+
+@pytest.mark.parametrize(
+    ("model", "named", "kinds"),
+    [
+        ("digits", "", ("drawing", "scores")),
+        ("digits.pte", "", ("numbers", "numbers")),
+        ("shapes", "", ("picture", "scores")),
+        ("digits", "none", None),
+    ],
+)
+def test_the_task_of_a_model(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    named: str,
+    kinds: tuple[str, str] | None,
+) -> None:
+    monkeypatch.setattr(environment, "inside", lambda: True)
+    monkeypatch.setattr(esbuild, "minified", lambda text, _display: text)
+    sources = {"digits.pte": SAMPLES / "digits.pte", "shapes": models_folder() / "shapes"}
+    out = tmp_path / "out"
+    command.main([str(sources.get(model, model)), str(out), *(["--task", named] if named else [])])
+    task = json.loads((out / "program.json").read_text("utf-8")).get("task")
+    assert (out / "index.html").exists() == (kinds is not None)
+    assert (task and (task["input"]["kind"], task["outputs"][0]["kind"])) == kinds
+
+
+def test_the_demo_is_short(tmp_path: Path) -> None:
+    page = runtime_files({}, task=True)["index.html"]
+    assert page.count("\n") < 200
+    assert "<pte-model" in page
 
 
 def test_shapes_of_another_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

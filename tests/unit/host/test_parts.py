@@ -8,12 +8,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from _pytest.assertion.rewrite import PYC_TAIL
 
 from support.harness import limits
-from support.harness.distribute import SPLIT, FilesAndTests
+from support.harness.distribute import (
+    COLLECTED_LATE,
+    SPLIT,
+    FilesAndTests,
+    is_compiled,
+    one_at_a_time,
+)
 from support.harness.parts import Part, files_of
 from webpte_host.base.layout import PYSRC, ROOT
 
@@ -82,6 +90,33 @@ def test_who_is_interrupted_has_last_words() -> None:
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate(timeout=limits.PROCESS_SECONDS)
     assert said == "last words\n"
+
+
+def test_compiled_tests_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    compiled = tmp_path / "__pycache__" / f"test_a{PYC_TAIL}"
+    compiled.parent.mkdir()
+    assert not is_compiled(tmp_path / "test_a.py")
+    compiled.touch()
+    assert is_compiled(tmp_path / "test_a.py")
+    assert not is_compiled(tmp_path / "test_b.py")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
+def test_processes_collect_one_after_the_other() -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with one_at_a_time():
+            entered.set()
+
+    other = threading.Thread(target=enter)
+    with one_at_a_time():
+        other.start()
+        assert not entered.wait(0.05)
+    other.join(limits.PROCESS_SECONDS)
+    assert entered.is_set()
+    assert (ROOT / COLLECTED_LATE).is_file()
 
 
 def test_files_stay_whole_but_for_those_that_are_split() -> None:

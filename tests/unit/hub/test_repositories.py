@@ -27,6 +27,7 @@ from webpte.errors import (
     RepositoryError,
     RepositoryNameError,
     SourceError,
+    UnsupportedError,
 )
 from webpte.hub import layouts
 from webpte.llm import Chat
@@ -39,6 +40,7 @@ SAMPLES = ROOT / "web" / "samples"
 OFFICIAL = "hf:executorch-community/Stories-ExecuTorch-WebGPU"
 MANSION = "hf:software-mansion/Stories-ExecuTorch"
 ALONE = "hf:someone/feelings"
+_KOKORO = ("duration_predictor", "synthesizer")
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +270,21 @@ def test_folders_are_opened_as_repositories(site: HubSite, name: str, tmp_path: 
 
     assert run(work()) == ("text-classification" if name == ALONE else "text-generation")
     assert site.paths() == []
+
+
+def test_voices_of_other_kinds_are_refused_with_a_way_out(site: HubSite) -> None:
+    parts = {f"xnnpack/{name}_std_xnnpack_fp32.pte": write_pte(chain(2)) for name in _KOKORO}
+    card = b"---\npipeline_tag: text-to-speech\n---\n"
+    site.add("a/kokoro", {"README.md": card, "voices/heart.bin": bytes(8), **parts})
+    for given in (["hf:a/kokoro"], ["text-to-speech", "hf:a/kokoro"]):
+        with pytest.raises(UnsupportedError, match=r"phonemes .* load it by webpte\.load"):
+            run(webpte.tasks.open(*given, device="numpy"))
+
+    async def work() -> None:
+        async with await webpte.load("hf:a/kokoro", device="numpy") as program:
+            assert set(program.methods) == set(_KOKORO)
+
+    run(work())
 
 
 # ---- the network

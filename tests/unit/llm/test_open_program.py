@@ -1,4 +1,4 @@
-"""Opening any program: options of language models are taken, and checked, where they are given."""
+"""Opening any program, with options of language models or without."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def test_everything_that_is_named_is_there(package: Path) -> None:
     for path in package.rglob("*.*s"):
         text = path.read_text(encoding="utf-8")
         named |= {one or other for one, other in LOCAL.findall(text)}
-    assert not [name for name in named if not (package / name).is_file()]
+    found = (package, package / "run")  # whose modules name others beside them
+    assert not [name for name in named if not any((one / name).is_file() for one in found)]
 
 
 def test_the_tokenizers_are_registered_by_the_name_that_python_asks_for(package: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_loaded_program_and_its_files_are_a_task() -> None:
         async with await webpte.tasks.open(TASK, folder, device="numpy") as task:
             wanted = await task(picture)
         async with await webpte.load(folder / "model.pte", device="numpy") as program:
-            names = webpte.tasks.find(TASK).needed
+            names = webpte.tasks.find(TASK).wanted
             files = {name: (folder / name).read_bytes() for name in names}
             assert await (await webpte.tasks.bind(TASK, program, files))(picture) == wanted
             with pytest.raises(SourceError, match=r"has no preprocessor_config\.json"):

@@ -49,7 +49,7 @@ async def microphone(wave: np.ndarray, size: int = 800) -> AsyncIterator[np.ndar
 
 @pytest.mark.parametrize("size", extent.some([800], 1 << 20))
 def test_phrases_are_those_that_the_detector_finds(folder: Path, size: int) -> None:
-    """Each has the text that the task gives for these samples."""
+    """Each phrase has the text that the task gives for the samples of the phrase."""
 
     async def run() -> None:
         voices = models_folder() / "voices"

@@ -2,6 +2,6 @@
 
 export * from "./errors.js";
 export { Tensor } from "./values.js";
-export { open } from "./program.js";
+export { fetched, open } from "./program.js";
 export { BYTES, count, unpack } from "./values.js";
 export { evaluate } from "./expressions.js";

@@ -83,10 +83,12 @@ function sharedDevice(needs, adapter) {
     return shared.get(key);
 }
 
-async function fetched(url, as, signal) {
+export async function fetched(url, as, signal) {
     let response;
     try {
-        response = await fetch(url, { signal });
+        // Node cannot fetch files.
+        const disk = url.protocol === "file:" && globalThis.process?.getBuiltinModule?.("node:fs/promises");
+        response = disk ? new Response(await disk.readFile(url)) : await fetch(url, { signal });
     } catch (error) {
         signal?.throwIfAborted();
         throw new SourceError(`${url}: ${error.message}`, { cause: error });
@@ -124,7 +126,7 @@ export async function open(base, { device, signal, onProgress, descriptions = EV
     const suits = (one) => (software || !one.software) && one.features.every((name) => has.has(name));
     const { file } = descriptions.find(suits) ?? EVERY[0];
     const table = check(await fetched(new URL(file, base), "json", signal));
-    const program = new Program(table, new Files(base, table, signal), device);
+    const program = new Program(base, table, new Files(base, table, signal), device);
     await program.load({ adapter, software }, signal, onProgress);
     return program;
 }
@@ -136,9 +138,12 @@ class Program {
     #built = null;
     #making = null;
     #language = null;
+    #task = null;
+    #base;
     #closed = false;
 
-    constructor(table, found, given) {
+    constructor(base, table, found, given) {
+        this.#base = base;
         this.#table = table;
         this.#files = found;
         this.#given = given;
@@ -258,6 +263,33 @@ class Program {
         if (!this.#language) throw new InputError(`${this.name} is not a language model`);
         if (this.#closed) throw new ClosedError(`${this.name} was closed`);
         return this.#language.generate(prompt, options);
+    }
+
+    // Writes the text that follows a text, or an answer to messages [{ role, content }], piece by piece: text.js.
+    async *write(given, options) {
+        yield* (await this.#opened()).write(given, options);
+    }
+
+    // Does the program's task: returns a list of results, which are plain data. task/results.js has their kinds.
+    //
+    // given    a picture, a sound, a text, or inputs, as the task takes them
+    // options  topK: the number of scores; threshold: of boxes; of texts those of `write`, and onText, which gets the text
+    //          each time that it has grown
+    async answer(given, options) {
+        return (await this.#opened()).answer(given, options);
+    }
+
+    // Returns the module of the program's task, once a call needs it.
+    async #opened() {
+        const { task } = this.#table;
+        if (!task) throw new InputError(`${this.name} was compiled without a task: run its methods`);
+        const { openTask } = await (task.input?.kind === "text" ? import("./webpte-text.js") : import("./webpte-task.js"));
+        return this.#task ??= openTask(this, this.#table, this.#base);
+    }
+
+    // The task in the description, if there is one: its title, its input and its outputs.
+    get task() {
+        return this.#table.task;
     }
 
     // The GPUDevice that the program runs on.

@@ -50,7 +50,7 @@ async def fold(method: MethodContents, state: State) -> tuple[MethodContents, St
     names = Counter(plan.operators[i.op_index].full_name for i in folder.folded)
 
     def without(block: Iterable[Instruction]) -> list[Instruction]:
-        """Drop folded calls, and frees of their results: the next run reads them again."""
+        """Return a block without the folded calls, and without frees of their results."""
         return [
             i
             for i in block

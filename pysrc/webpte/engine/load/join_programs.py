@@ -65,6 +65,9 @@ def part_of(file: ByteSource) -> str:
 
 
 async def _is_program(file: ByteSource) -> bool:
+    """Return whether a file is a part of the model; programs called `.ptd` are refused as such."""
+    if file.name.endswith(".ptd"):
+        return False
     head = await file.read(0, min(HEAD_SIZE, file.size))
     return is_program(head) or is_bundle(head)
 

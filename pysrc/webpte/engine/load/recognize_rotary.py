@@ -134,7 +134,8 @@ class RotaryRecognizer(Recognizer):
                 tables = [self._table(table, end) for table in (cosines, sines)]
                 if pairs is None or tables[0] is None or tables[1] is None:
                     continue
-                if self.is_steady(tables[0], tables[1]):
+                alike = self.dims(tables[0]) == self.dims(tables[1])
+                if alike and self.is_steady(tables[0], tables[1]):
                     return Rotation(pairs, tables[0], tables[1], end)
         return None
 

@@ -37,16 +37,17 @@ class HalfRotaryRecognizer(RotaryRecognizer):
     def _replace(self, first: Rotation, last: Rotation, place: Call) -> None:
         """Put a call that rotates both in the place of an end, with the query first."""
         pair = self._in_order(first, last)
-        tables = [self._flat_table(place, value_id) for value_id in (last.cosines, last.sines)]
+        tables = [self._flat_table(value_id) for value_id in (last.cosines, last.sines)]
         outs = self.add(ValueListValue(tuple(each.end.args[-1] for each in pair)))
         sources = [each.source.args[0] for each in pair]
         self.replaced |= {each.end.index: None for each in pair}
         args = (*sources, *tables, self.add(IntValue(0)), outs)
         self.replaced[place.index] = replace(place, name=ROTATE_HALF, args=args)
 
-    def _flat_table(self, call: Call, value_id: int) -> int:
-        """Return a table [S, D], which is made before the first call that needs it."""
+    def _flat_table(self, value_id: int) -> int:
+        """Return a table [S, D], which is made before the first call that reads [1, S, D]."""
         if value_id not in self._flat:
+            call = self.graph.calls[min(self.flow.readers[value_id])]
             table = self.graph.tensor(value_id)
             dims = self.add(IntListValue((0,)))
             flat = self.add(replace(table, id=self.next_id, dims=table.dims[1:], mem_obj_id=None))

@@ -14,7 +14,7 @@ import numpy as np
 
 from webpte.engine.ops.core.numpy_math import np_sigmoid
 from webpte.engine.ops.norm.norm import np_affine, np_normalize
-from webpte.engine.ops.pool.adaptive_pool import windows_along
+from webpte.engine.ops.pool.adaptive_pool import window_averages
 from webpte.engine.portable.promotion import float_type, result_type
 from webpte.engine.portable.registry import INDICES, register, register_op
 from webpte.engine.shapes import normalize_dim
@@ -138,12 +138,7 @@ def gated(x: Array, dim: int) -> Array:
 
 
 def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:
-    result = x.astype(np.float64)
-    for axis, count in zip(range(-len(output_size), 0), output_size, strict=True):
-        windows = windows_along(x.shape[axis], count)
-        parts = [result.take(window, axis).mean(axis) for window in windows]
-        result = np.stack(parts, axis) if parts else np.moveaxis(result, axis, -1)[..., :0]
-    return result.astype(x.dtype)
+    return window_averages(x, output_size).astype(x.dtype)
 
 
 # Distances

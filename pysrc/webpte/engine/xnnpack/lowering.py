@@ -165,6 +165,11 @@ class Lowering:
     def held(self, value: XnnTensor, order: Order | None = None) -> Held:
         """Return a value as a tensor, permuted to `order` if it is held in another order."""
         if value.id not in self._held:
+            if value.constant is None:
+                raise GraphError(
+                    f"value {value.id} is needed, but is no argument of the delegate, no constant "
+                    "and not computed; ExecuTorch's runtime refuses such a delegate as well"
+                )
             tensor = self.writer.new_tensor(self.dtype(value), value.dims, self.constant(value))
             self._held[value.id] = Held(tensor, tuple(range(len(value.dims))))
         found = self._held[value.id]
@@ -347,7 +352,7 @@ def _take(lowering: Lowering, value: XnnTensor, end: End) -> int:
 
 
 def _return(lowering: Lowering, value: XnnTensor, end: End, taken: set[int]) -> int:
-    """Return the tensor of an output as the method has it, which is not among those `taken`."""
+    """Return the method's tensor of an output: a copy if the tensor is constant or `taken`."""
     tensor = lowering.held(value, _order_of(value, end)).tensor
     if value.dims and not end.sizes:
         scalar = lowering.writer.new_tensor(tensor.dtype, ())

@@ -14,7 +14,7 @@ from webpte.errors import GraphError
 
 
 def lower_transpose(lowering: Lowering, node: XnnNode) -> None:
-    """Hold the input in another order: nothing is moved."""
+    """Record another order of axes for the input; no call moves its elements."""
     x, out, perm = _ends(lowering, node, "perm")
     if sorted(perm) != list(range(len(x.dims))):
         raise GraphError(f"{list(perm)} is no permutation of {len(x.dims)} dims")

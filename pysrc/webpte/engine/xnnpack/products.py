@@ -32,7 +32,7 @@ def lower_product(lowering: Lowering, node: XnnNode) -> None:
         _lower_q8(lowering, node, a, b, out, turned)
         return
     left = lowering.plain(a)
-    right = _turned(lowering, b) if turned else lowering.plain(b)
+    right = _transposed(lowering, b) if turned else lowering.plain(b)
     made = lowering.new(out)
     _append_product(lowering, *_spread(lowering, left, right), made.tensor)
     lowering.give(out, made)
@@ -50,12 +50,12 @@ def _lower_q8(
         return
     if params(b).zero_point:
         raise GraphError(f"value {b.id}: a zero point of {params(b).zero_point} in a second matrix")
-    columns = lowering.plain(b) if turned else _turned(lowering, b)
+    columns = lowering.plain(b) if turned else _transposed(lowering, b)
     left, columns = _spread(lowering, lowering.plain(a), columns)
     rows, columns = _flat(lowering, left), _flat(lowering, columns)
     (groups, height, inner), width = rows.dims, columns.dims[1]
     writer, live = lowering.writer, lowering.writer.live_size
-    pixels = _swapped(lowering, rows)
+    pixels = _transposed_batch(lowering, rows)
     image = _viewed(lowering, pixels, (1, groups * inner, height, 1), [1, -1, live(rows, 1), 1])
     filters = _viewed(
         lowering, columns, (groups * width, 1, 1, inner), [-1, 1, 1, live(columns, 2)]
@@ -69,7 +69,7 @@ def _lower_q8(
     args = (image, params(a).zero_point, filters, 0, scale, None, *ends, *sizes)
     writer.call("webpte.q8_conv.default", args, sums)
     apart = [-1, live(columns, 1), live(rows, 1)]
-    found = _swapped(lowering, _viewed(lowering, sums, (groups, width, height), apart))
+    found = _transposed_batch(lowering, _viewed(lowering, sums, (groups, width, height), apart))
     outer = [live(left, dim) for dim in range(len(left.dims) - 1)]
     whole = _viewed(lowering, found, out.dims, [*outer, live(columns, 1)])
     lowering.give(out, Held(whole, tuple(range(len(out.dims)))))
@@ -100,14 +100,14 @@ def _expanded(lowering: Lowering, tensor: Tensor, outer: Dims, sizes: list[Any])
     return made
 
 
-def _turned(lowering: Lowering, value: XnnTensor) -> Tensor:
-    """Return matrices with rows for columns."""
+def _transposed(lowering: Lowering, value: XnnTensor) -> Tensor:
+    """Return the transposed matrices of a value."""
     *outer, rows, columns = range(len(value.dims))
     return lowering.held(value, (*outer, columns, rows)).tensor
 
 
-def _swapped(lowering: Lowering, tensor: Tensor) -> Tensor:
-    """Return a batch of matrices with rows for columns."""
+def _transposed_batch(lowering: Lowering, tensor: Tensor) -> Tensor:
+    """Append a call that transposes a batch of matrices."""
     batch, rows, columns = tensor.dims
     made = lowering.writer.new_tensor(tensor.dtype, (batch, columns, rows))
     lowering.writer.call("aten.permute_copy.default", (tensor, [0, 2, 1]), made)
@@ -136,7 +136,7 @@ def _append_product(lowering: Lowering, left: Tensor, right: Tensor, out: Tensor
 
 
 def _flat(lowering: Lowering, tensor: Tensor) -> Tensor:
-    """Return batches of matrices with a single dim of batches."""
+    """Return matrices with all dims of batches joined to a single dim."""
     *outer, rows, columns = tensor.dims
     if len(outer) == 1:
         return tensor
@@ -168,7 +168,7 @@ def lower_attention(lowering: Lowering, node: XnnNode) -> None:
     products, logits, weights = (
         writer.new_tensor(query.dtype, (*q.dims[:-1], k.dims[-2])) for _ in range(3)
     )
-    _append_product(lowering, scaled, _turned(lowering, k), products)
+    _append_product(lowering, scaled, _transposed(lowering, k), products)
     writer.call("aten.add.Tensor", (products, lowering.plain(mask), 1), logits)
     writer.call("aten._softmax.default", (logits, -1, False), weights)
     made = lowering.new(out)

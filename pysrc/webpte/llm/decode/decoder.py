@@ -341,7 +341,7 @@ class Decoder:
 
 
 def _turn_of(body: Delegate | None) -> AbstractAsyncContextManager[None]:
-    """Keep other runs of a delegate away, whose state a run of another delegate will write."""
+    """Keep other runs of a delegate away while another delegate writes its state."""
     return body.turn() if isinstance(body, GpuDelegate) else nullcontext()
 
 

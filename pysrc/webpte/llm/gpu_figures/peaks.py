@@ -31,6 +31,7 @@ _LANES = 256  # of a workgroup
 _QUADS, _QUAD = 8, 4  # chains of an invocation, and elements of each
 _ENOUGH = 2e-3  # seconds of a measurement
 _MOST_LOOPS, _FIRST_LOOPS = 1 << 14, 16
+_MOST_MORE = 256  # dispatches
 _ROUNDS = 5
 _READ_BYTES = 1 << 28
 _DISPATCHES = 256
@@ -86,10 +87,7 @@ class PeakMeter:
         given, out = await self._buffer(nbytes), await self._buffer(4 * _LANES * groups)
         resources = [Resource(given, 0, nbytes), Resource(out, 0, 4 * _LANES * groups)]
         spec = _spec("read", (), STRIDE=_LANES * groups)
-        more, seconds = 1, 0.0
-        while more * seconds < _ENOUGH and more < _DISPATCHES:  # browsers' clocks are coarse
-            more *= 2
-            seconds = await self._seconds(spec, resources, groups, more)
+        seconds = await self._seconds(spec, resources, groups)
         return BenchRow(f"{_PEAK}{MEMORY}", nbytes / seconds / 1e9, "GB/s")
 
     async def _dispatch(self) -> BenchRow:
@@ -105,11 +103,17 @@ class PeakMeter:
         return _PER_CORE * (1 if info.software else info.adapter_class.cores)
 
     async def _seconds(
-        self, spec: PipelineSpec, resources: Sequence[Resource], groups: int, more: int = 2
+        self, spec: PipelineSpec, resources: Sequence[Resource], groups: int
     ) -> float:
-        """Return the seconds of a dispatch: the difference that more of them make."""
-        one, many = [await self._waited(spec, resources, groups, times) for times in (1, 1 + more)]
-        return max(many - one, 1e-9) / more
+        """Return the seconds of a dispatch: the difference that more of them make.
+
+        A browser's clock may go in steps of 0.1 ms, so more are added until they take longer.
+        """
+        one, more, seconds = await self._waited(spec, resources, groups, 1), 1, 0.0
+        while seconds < _ENOUGH and more < _MOST_MORE:
+            more *= 2
+            seconds = await self._waited(spec, resources, groups, 1 + more) - one
+        return max(seconds, 1e-9) / more
 
     async def _waited(
         self, spec: PipelineSpec, resources: Sequence[Resource], groups: int, times: int

@@ -159,7 +159,11 @@ def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forwar
         known, what = model, "the model"
     else:
         info = model.methods.get(method)
-        logits = info.outputs[0] if info is not None and len(info.outputs) == 1 else None
+        inputs, outputs = (info.inputs, info.outputs) if info is not None else ((), ())
+        sizes = [(one.dtype, one.shape) for one in inputs if isinstance(one, TensorInfo)]
+        logits, *caches = outputs or (None,)
+        if any(not isinstance(c, TensorInfo) or (c.dtype, c.shape) not in sizes for c in caches):
+            logits = None
         if not isinstance(logits, TensorInfo) or not logits.shape:
             raise InputError(
                 f"{model.name}: method {method!r} does not return logits; give check_fits the "

@@ -145,7 +145,7 @@ def _letters(start: int, words: list[int]) -> list[int]:
 
 
 def _last_fitting(text: str, start: int, cuts: list[int], most: int, measure: Measure) -> int:
-    """Return the last place up to which the text fits, or the first place."""
+    """Return the last cut up to which the text measures at most `most`, or else the first cut."""
     low, high = 0, 1
     while high < len(cuts) and measure(text[start : cuts[high]].strip()) <= most:
         low, high = high, 2 * high

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,8 @@ Array = np.ndarray
 Draw = Callable[[tuple[int, ...]], Array]
 VOCABULARY = "vocab.json"
 _ENCODER, _DECODER = "text_encoder", "decoder"
+# Words in the names of programs of Kokoro, Supertonic and Phonon.
+_OTHERS = ("duration_predictor", "synthesizer", "kokoro", "supertonic", "phonon", "mimi", "vocoder")
 _SENTENCE = re.compile(r"[^.!?…。！？\n]*[.!?…。！？\n]*\s*")
 
 
@@ -35,6 +38,16 @@ class TextToSpeech(Task):
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, VOCABULARY, TOKENIZER_CONFIG)
+
+    @classmethod
+    def refusal(cls, paths: Collection[str]) -> str:
+        if not any(word in path.lower() for path in paths for word in _OTHERS):
+            return ""
+        return (
+            "its voice takes phonemes or is made of audio frames, and webpte speaks with VITS "
+            "alone (MMS-TTS): load it by webpte.load, and call its methods "
+            f"({', '.join(sorted(PurePosixPath(path).stem for path in paths))})"
+        )
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)

@@ -26,6 +26,9 @@ class DepthEstimation(PictureTask):
     ranks = ((3,),)
     processors = ("DPT",)
 
+    def result(self) -> dict[str, Any]:
+        return {"kind": "depth"}
+
     async def __call__(self, inputs: Any) -> Any:
         """Return the depth of a picture, or a list of depths for a list."""
 

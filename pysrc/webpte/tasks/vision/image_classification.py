@@ -6,7 +6,7 @@ from typing import Any
 
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.form import PICTURE, TaskForm
-from webpte.tasks.scores import best, function_of, labels_of
+from webpte.tasks.scores import best, function_name, function_of, labels_of
 from webpte.tasks.task import task
 from webpte.tasks.vision.pictures import PictureTask
 
@@ -21,6 +21,10 @@ class ImageClassification(PictureTask):
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
         self.labels = labels_of(self.config, self.outputs[0].shape[-1])
+
+    def result(self) -> dict[str, Any]:
+        named = function_name(None, self.config, len(self.labels))
+        return {"kind": "scores", "labels": self.labels, "function": named}
 
     async def __call__(
         self, inputs: Any, *, top_k: int | None = 5, function_to_apply: str | None = None

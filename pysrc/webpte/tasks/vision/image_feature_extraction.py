@@ -21,6 +21,9 @@ class ImageFeatureExtraction(PictureTask):
     wanted = (CONFIG,)
     ranks = ((2, 3, 4),)
 
+    def result(self) -> dict[str, Any]:
+        return {"kind": "vector"}
+
     async def __call__(self, inputs: Any) -> Any:
         """Return an array for a picture, with 1 as its first dim, or a list of arrays."""
         many = isinstance(inputs, list | tuple)

@@ -36,6 +36,9 @@ class ImageSegmentation(PictureTask):
         self._one = count == 1  # of the thing; where its logit is below 0, there is another label
         self.labels = labels_of(self.config, count + self._one, known)
 
+    def result(self) -> dict[str, Any]:
+        return {"kind": "labels", "labels": self.labels, "one": self._one}
+
     async def __call__(self, inputs: Any, *, subtask: str | None = None) -> Any:
         """Return a mask for each label that a picture shows; for a list of pictures, a list each.
 

@@ -53,6 +53,9 @@ class ImageToImage(PictureTask):
         key = "pad_size" if "pad_size" in settings else "size_divisor"
         self._multiple = settings.integer(key, _MULTIPLE, low=1, high=1 << 10)
 
+    def result(self) -> dict[str, Any]:
+        return {"kind": "picture", "factor": self.factor, "multiple": self._multiple}
+
     async def __call__(self, inputs: Any) -> Any:
         """Return an enlarged picture, or a list of pictures."""
         many = isinstance(inputs, list | tuple)

@@ -158,7 +158,7 @@ class MaskGeneration(PictureTask):
     def _sizes(self, seen: EncodedPicture) -> tuple[Size, Size]:
         """Return the size that a picture is scaled to, and the size with its padding."""
         if self.preprocessor.name == "Sam":
-            scaled = self.preprocessor.scaled_size(seen.height, seen.width)
+            scaled = self.preprocessor.rule.scaled_size(seen.height, seen.width)
             return scaled, self.preprocessor.padded_size
         height, width = (high for _, high in self.bounds[2:])
         return (height, width), (height, width)

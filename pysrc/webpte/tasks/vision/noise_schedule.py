@@ -92,7 +92,7 @@ class NoiseSchedule(ABC):
         return self._spaced().round()
 
     def _alpha(self, timestep: int) -> float:
-        """Return the share of the picture after a timestep, or at the end."""
+        """Return the cumulative alpha of a timestep; a negative timestep is the end."""
         if timestep >= 0:
             return float(self.alphas[timestep])
         one = self._settings.flag("set_alpha_to_one", self.alpha_one)

@@ -57,6 +57,14 @@ class ObjectDetection(PictureTask):
             )
         self.labels = labels_of(self.config, logits[2] - self._one_label)
 
+    def result(self) -> dict[str, Any]:
+        if self._decoded:
+            return {"kind": "decoded", "labels": self.labels, "overlap": self._overlap}
+        named = "softmax" if self._one_label else "sigmoid"
+        most = _MOST.get(self.preprocessor.name)
+        most = None if self._one_label else most or self.outputs[0].shape[1]
+        return {"kind": "queries", "labels": self.labels, "function": named, "most": most}
+
     async def __call__(self, inputs: Any, *, threshold: float = 0.5) -> Any:
         """Return the things in a picture; for a list of pictures, a list for each.
 
@@ -72,6 +80,11 @@ class ObjectDetection(PictureTask):
             return self._found(logits, corners(boxes, *picture.shape[:2]), threshold)
 
         return await self.answer_each(inputs, answer)
+
+    @property
+    def _overlap(self) -> float:
+        """The overlap of boxes above which only the likelier box stays."""
+        return self.published.overlap if self.published is not None else 1.0
 
     def _labels(self) -> list[str]:
         """Return the names of all classes, as many as are known."""
@@ -103,7 +116,7 @@ class ObjectDetection(PictureTask):
     ) -> list[dict[str, Any]]:
         """Return the things above a threshold, without boxes that overlap with likelier ones."""
         boxes, scores, classes = found
-        most = self.published.overlap if self.published is not None else 1.0
+        most = self._overlap
         kept: list[dict[str, Any]] = []
         sides: list[Box] = []
         for row in np.argsort(-scores, kind="stable").tolist():
@@ -122,11 +135,10 @@ class ObjectDetection(PictureTask):
     def _in_picture(self, box: Array, shape: Sequence[int]) -> Box:
         """Return left, top, right and bottom in a picture for a box in the model's input."""
         height, width = shape[0], shape[1]
-        if self.preprocessor.name == "Letterbox":
-            (rows, columns), (top, left) = self.preprocessor.fitted(height, width)
-        else:
-            (rows, columns), (top, left) = [high for _, high in self.bounds[2:]], (0, 0)
-        moved = (box - np.array([left, top, left, top])) / np.array([columns, rows] * 2)
+        rule = self.preprocessor.rule
+        rows, columns = rule.scaled_size(height, width)
+        top, left = rule.place((rows, columns))
+        moved = (box + np.array([left, top, left, top])) / np.array([columns, rows] * 2)
         inside = moved.clip(0, 1) * np.array([width, height] * 2)
         first, second, third, fourth = map(float, inside)
         return first, second, third, fourth

@@ -26,7 +26,7 @@ _SOURCES = ("image", "url", "path", "base64")  # keys of pictures in parts of me
 
 @dataclass(frozen=True)
 class PicturePrompt:
-    """A prompt: text tokens and tokens of pictures; it keeps the pictures."""
+    """A prompt: its tokens, of texts and of pictures, and the pictures."""
 
     tokens: list[int]
     pictures: tuple[PromptPicture, ...]

@@ -58,6 +58,21 @@ class PictureTask(ArrayTask):
         height, width = (high for _, high in self.bounds[2:])
         return self.published.settings(height, width)
 
+    def compiled(self) -> dict[str, Any]:
+        given = {
+            "kind": "picture",
+            "layout": "NCHW",
+            "channels": self.bounds[1][1],
+            "rule": self.preprocessor.rule.table_of_fields(),
+        }
+        outputs = list(range(len(self.outputs)))
+        result = {**self.result(), "outputs": outputs}
+        return {"name": self.name, "method": self.method, "input": given, "outputs": [result]}
+
+    def result(self) -> dict[str, Any]:
+        """Return how a result follows from outputs: a kind, and what belongs to it."""
+        return super().compiled()
+
     async def prepare(self, given: Any) -> Prepared:
         pixels = await picture_of(given)
         steps = self.preprocessor.steps(*pixels.shape[:2])

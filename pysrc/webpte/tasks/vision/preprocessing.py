@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,18 @@ import numpy as np
 from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
 from webpte.tasks.vision.scaling.resample import BICUBIC, BILINEAR
-from webpte.tasks.vision.scaling.steps import (
-    PicturePart,
-    PictureSteps,
-    Size,
-    colour_table,
-    prepare_on_host,
+from webpte.tasks.vision.scaling.rule import (
+    AS_IT_IS,
+    FIT,
+    LONGER,
+    MOST_PIXELS,
+    SHORTER,
+    STRETCH,
+    PictureRule,
 )
+from webpte.tasks.vision.scaling.steps import PictureSteps, Size, prepare_on_host
 
 Array = np.ndarray
-_MOST_PIXELS = 1 << 14  # per side
-_NOTHING = np.zeros((1, 3), np.float32)  # colour of padding
 _WHOLE = 384  # ConvNeXt: pictures of at least this size are not cropped
 
 
@@ -125,98 +127,75 @@ class Preprocessor:
 
     def steps(self, height: int, width: int) -> PictureSteps:
         """Return the steps for pictures of a size."""
-        given = size = (height, width)
-        resizes = list[Size]()
-        cropped: Size | None = None
-        if self._does("resize", not self._kind.free):
-            size, cropped = self._resized(size)
-            resizes.append(size)
-        if self.name != "ConvNext" and self._does("center_crop", self._kind.crop):
-            cropped = self._size("crop_size", square=True, picture=size)
-        place, outside = PicturePart(len(resizes)), None
-        if cropped is not None:
-            top, left = ((old - new) // 2 for old, new in zip(size, cropped, strict=True))
-            place, size = PicturePart(len(resizes), top, left), cropped
+        return self.rule.steps(height, width)
+
+    @cached_property
+    def rule(self) -> PictureRule:
+        """The way from pictures of any size to the model's input."""
+        scaled, size = self._scaled()
+        part, empty = None, False
         if self._kind.fits:
-            (top, left), size = self.fitted(*given)[1], self._both("size", self._content_size)
-            place, outside = PicturePart(1, -top, -left), self._colours()[:1]
-        if self._kind.longest and self._does("pad"):
-            if min(np.subtract(self.padded_size, size)) < 0:
+            part = size
+        elif self._kind.longest and self._does("pad"):
+            part, empty = self.padded_size, True
+            if min(np.subtract(part, size)) < 0:
                 raise InputError(
                     f"{self.settings.name}: pad_size is smaller than size, the longest side"
                 )
-            size, outside = self.padded_size, _NOTHING
-        table = colour_table(self._colours(), outside)
-        return PictureSteps(given, tuple(resizes), self._resample, (place,), size, table)
-
-    def _colours(self) -> Array:
-        """Return the float for each byte (256, 1), or for each byte and channel (256, 3)."""
-        levels = np.arange(256)[:, None]
-        values = levels.astype(np.float32)
+        elif self.name == "ConvNext":
+            part = (self._side("size"),) * 2 if scaled == SHORTER else None
+        elif self._does("center_crop", self._kind.crop):
+            part = self._size("crop_size")
+        whole = self.settings.integer("ensure_multiple_of", 1, low=1, high=MOST_PIXELS)
+        made = PictureRule(scaled, size, whole, part, self._resample, empty=empty)
         if self._does("rescale"):
-            values = (levels.astype(np.float64) * self._scale).astype(np.float32)
+            made = replace(made, scale=self._scale)
         if self._does("normalize", self._kind.normalizes):
-            values = (values - self._mean) / self._std
-        return values
+            made = replace(made, mean=tuple(self._mean.tolist()), std=tuple(self._std.tolist()))
+        return made
 
     @property
     def padded_size(self) -> Size:
         """The height and width to which pictures are padded."""
         return self._both("pad_size", self.settings.content.get("pad_size"))
 
-    def scaled_size(self, height: int, width: int) -> Size:
-        """Return the height and width of a picture with its longest side scaled."""
+    def _scaled(self) -> tuple[str, Size]:
+        """Return how pictures are scaled, and to which size."""
+        if not self._does("resize", not self._kind.free):
+            return AS_IT_IS, (0, 0)
         size = self.settings.content.get("size")
-        side = self._checked("size", size.get("longest_edge") if isinstance(size, dict) else None)
-        scale = side / max(height, width)
-        return max(int(height * scale + 0.5), 1), max(int(width * scale + 0.5), 1)
-
-    @property
-    def _content_size(self) -> Any:
-        return self.settings.content.get("size")
-
-    def fitted(self, height: int, width: int) -> tuple[Size, Size]:
-        """Return the size of a picture that is scaled to fit, and its place: top and left."""
-        whole = self._both("size", self._content_size)
-        scale = min(whole[0] / height, whole[1] / width)
-        rows, columns = (max(int(side * scale + 0.5), 1) for side in (height, width))
-        return (rows, columns), ((whole[0] - rows) // 2, (whole[1] - columns) // 2)
-
-    def _resized(self, size: Size) -> tuple[Size, Size | None]:
-        """Return the size to scale a picture to, and the size of its center crop, if any."""
         if self._kind.fits:
-            return self.fitted(*size)[0], None
+            return FIT, self._both("size", size)
         if self._kind.longest:
-            return self.scaled_size(*size), None
-        if self.name != "ConvNext":
-            wanted = self._size("size", square=self._kind.square, picture=size)
-            whole = self.settings.integer("ensure_multiple_of", 1, low=1, high=_MOST_PIXELS)
-            height, width = (max(round(side / whole), 1) * whole for side in wanted)
-            return (height, width), None
-        side = self._side("size")
-        if side >= _WHOLE:
-            return (side, side), None
-        share = self.settings.number("crop_pct", None) or 224 / 256
-        return _fitted(size, int(side / share)), (side, side)
+            side = size.get("longest_edge") if isinstance(size, dict) else None
+            return LONGER, (self._checked("size", side),) * 2
+        if self.name == "ConvNext":
+            side = self._side("size")
+            if side >= _WHOLE:
+                return STRETCH, (side, side)
+            share = self.settings.number("crop_pct", None) or 224 / 256
+            return SHORTER, (int(side / share),) * 2
+        by_shorter = isinstance(size, dict) and size.keys() == {"shortest_edge"}
+        if by_shorter or not (self._kind.square or isinstance(size, dict)):
+            return SHORTER, (self._side("size"),) * 2
+        return STRETCH, self._size("size")
 
     def _side(self, key: str) -> int:
         size = self.settings.content.get(key)
         side = size.get("shortest_edge") if isinstance(size, dict) else size
         return self._checked(key, side)
 
-    def _size(self, key: str, *, square: bool, picture: Size) -> Size:
-        """Return a height and a width."""
+    def _size(self, key: str) -> Size:
+        """Return a height and a width; a single number is both."""
         size = self.settings.content.get(key)
         if isinstance(size, dict) and size.keys() == {"height", "width"}:
             return self._both(key, size)
         side = self._side(key)
-        if square and not isinstance(size, dict):
-            return side, side
-        if isinstance(size, dict) and size.keys() != {"shortest_edge"}:
+        if isinstance(size, dict):
             raise UnsupportedError(
                 f"{self.settings.name}: a {key} of {', '.join(size)} is not supported"
             )
-        return _fitted(picture, side)
+        return side, side
 
     def _both(self, key: str, size: Any) -> Size:
         height, width = (
@@ -226,7 +205,7 @@ class Preprocessor:
         return height, width
 
     def _checked(self, key: str, side: Any) -> int:
-        if type(side) is not int or not 1 <= side <= _MOST_PIXELS:
+        if type(side) is not int or not 1 <= side <= MOST_PIXELS:
             raise InputError(
                 f"{self.settings.name}: {key} is {self.settings.content.get(key)!r}, which is no "
                 "size of a picture"
@@ -247,12 +226,3 @@ def _kind_of(settings: Table) -> tuple[str, _Processor]:
             + ", ".join(_KINDS)
         )
     return name, _KINDS[name]
-
-
-def _fitted(size: Size, side: int) -> Size:
-    """Return the size with a shorter side of this many pixels, and the same proportions."""
-    height, width = size
-    longer = int(side * max(height, width) / min(height, width))
-    if longer > _MOST_PIXELS:
-        raise InputError(f"a picture of {width} by {height} pixels is too long to be resized")
-    return (longer, side) if width <= height else (side, longer)

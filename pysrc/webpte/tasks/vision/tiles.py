@@ -147,7 +147,7 @@ class GridPictures:
         self._table = colours.steps(1, 1).table
 
     def _pixels(self, older: str, edge: str, default: int) -> int:
-        """Return a number of pixels of whole pictures, which files call an edge."""
+        """Return a limit for the pixels of a whole picture, which files may name after an edge."""
         size = self.settings.content.get("size")
         found = self.settings.content.get(older)
         if found is None:

@@ -15,6 +15,7 @@ from support.cases.row_cases import RowCase, normal
 
 CONVOLUTION = "aten.convolution.default"
 CLAMPED = "et_vk.conv_with_clamp.default"
+ROUNDED = "webpte.dq8_conv_in_floats.default"  # of images that are rounded in each run
 
 
 def spread_out(x: Array, steps: list[int]) -> Array:
@@ -96,6 +97,7 @@ def conv(
     bias: bool = True,
     clamp: tuple[Any, ...] = (),
     live: tuple[tuple[int, ...], ...] = (),
+    op: str = CONVOLUTION,
     label: str = "",
 ) -> RowCase:
     """Build a case from shapes; `live` has further input shapes, `clamp` the two bounds."""
@@ -116,7 +118,7 @@ def conv(
     )
     others = (weights,) if biases is None else (weights, biases)
     return RowCase(
-        op=CLAMPED if clamp else CONVOLUTION,
+        op=CLAMPED if clamp else op,
         args=args,
         expect=expect,
         label=label,
@@ -141,6 +143,7 @@ TILED = [
     conv((2, 12, 9, 5), (26, 6, 3, 3), stride=[1, 2], padding=[1, 1], groups=2),
     conv((1, 7, 23), (17, 7, 5), stride=[2], padding=[2]),
     conv((2, 3, 19), (11, 3, 3), dilation=[4], bias=False),
+    conv((1, 5, 8, 11), (13, 5, 3, 3), stride=[2], padding=[1], bias=False, op=ROUNDED),
 ]
 POINTWISE = [
     conv((1, 18, 6, 6), (33, 18, 1, 1)),
@@ -180,6 +183,7 @@ DIRECT = [
     conv((1, 2, 1, 1), (2, 1, 1, 1), groups=2),
     conv((2, 6, 17), (6, 1, 3), padding=[2], dilation=[2], groups=6),
     conv((1, 6, 15), (9, 2, 3), groups=3),
+    conv((2, 6, 9, 7), (6, 1, 3, 3), padding=[1], groups=6, bias=False, op=ROUNDED),
 ]
 TRANSPOSED_TILED = [
     conv((1, 4, 5, 6), (4, 9, 3, 3), stride=[2], padding=[1], extra=[1], transposed=True),

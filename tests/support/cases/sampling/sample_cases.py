@@ -64,7 +64,7 @@ def plain_numbers(row: Array) -> Array:
 
 
 def penalized_logits(row: Array, history: Sequence[int], penalty: float) -> Array:
-    """In float32, as the operator defines it. What is infinite, or as good as, stays."""
+    """Return logits in float32 with the penalty of the operator; infinite logits stay."""
     out = row.astype(np.float32)
     for token in {int(token) for token in history if 0 <= token < row.size}:
         if (value := out[token]) < LARGEST:

@@ -28,7 +28,7 @@ from webpte.errors import (
 
 
 async def made_plan() -> tuple[SimulatedDevice, PlanCommands]:
-    """Return the commands of x + y, and the device with their buffers and pipeline."""
+    """Return a device with the plan of x + y, and the commands of this plan."""
     device = SimulatedDevice()
     await make_delegate(add_graph((4,)), device)
     (commands,) = device.plans.values()

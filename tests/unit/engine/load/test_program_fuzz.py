@@ -45,7 +45,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def inputs_of(info: MethodInfo) -> list[Any] | None:
-    """Ones for every input; None where they would be too many."""
+    """Return ones for every input, or None if the inputs are larger than MAX_INPUT."""
     tensors = [value for value in info.inputs if isinstance(value, TensorInfo)]
     if sum(numel(tensor.shape) for tensor in tensors) > MAX_INPUT:
         return None

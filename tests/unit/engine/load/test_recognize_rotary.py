@@ -35,6 +35,7 @@ class Parts:
     group      neighbours that stand together, of which the first two are rotated
     changed    whether the table of cosines is state that changes after it was read
     crossed    whether neighbours are cut with heads before tokens, and viewed the other way round
+    direct     whether sines are given with the dims that cosines are viewed with
     """
 
     swapped: bool = False
@@ -49,6 +50,7 @@ class Parts:
     changed: bool = False
     group: int = 2
     crossed: bool = False
+    direct: bool = False
 
 
 Rotating = Generator[None, None, int]  # a rotation that stops once its source is there
@@ -112,6 +114,7 @@ class Writer(GraphWriter):
         else:
             a, b = (self.op("aten.squeeze_copy.dims", cut, axis, self.tensor(dims)) for cut in cuts)
         cosines, sines = (self.view(table, 1, TOKENS, 1, HALF) for table in self.tables)
+        sines = self.tables[1] if self.parts.direct else sines
         again = [cosines, sines]
         if self.parts.doubled:
             again = [self.view(table, 1, TOKENS, 1, HALF) for table in self.tables]
@@ -162,8 +165,7 @@ class Writer(GraphWriter):
 
 def written(kind: str, parts: Parts) -> GraphWriter:
     """Write the rotation of a query, and of a key."""
-    table = (TOKENS, HALF) if kind == "neighbours" else (1, TOKENS, SIZE)
-    g = Writer(parts, table, table)
+    g = Writer(parts, *table_dims(kind, parts.direct))
     rotate = g.rotate_neighbours if kind == "neighbours" else g.rotate_halves
     width = parts.group * HALF
     query, key = (g.tensor((1, TOKENS, heads * width)) for heads in (HEADS, KEY_HEADS))
@@ -186,11 +188,16 @@ def written(kind: str, parts: Parts) -> GraphWriter:
     return g
 
 
-def calls(kind: str, group: int = 2) -> list[list[np.ndarray]]:
+def table_dims(kind: str, direct: bool = False) -> list[tuple[int, ...]]:
+    cosines = (TOKENS, HALF) if kind == "neighbours" else (1, TOKENS, SIZE)
+    return [cosines, (1, TOKENS, 1, HALF) if direct else cosines]
+
+
+def calls(kind: str, parts: Parts) -> list[list[np.ndarray]]:
     random = np.random.default_rng(6)
-    table = (TOKENS, HALF) if kind == "neighbours" else (1, TOKENS, SIZE)
-    width = group * HALF
-    dims = ((1, TOKENS, HEADS * width), (1, TOKENS, KEY_HEADS * width), table, table)
+    width = parts.group * HALF
+    heads = ((1, TOKENS, count * width) for count in (HEADS, KEY_HEADS))
+    dims = (*heads, *table_dims(kind, parts.direct))
     return [[random.normal(0, 1, one).astype(np.float32) for one in dims]]
 
 
@@ -198,7 +205,7 @@ def calls(kind: str, group: int = 2) -> list[list[np.ndarray]]:
 @pytest.mark.parametrize("which", ["", "swapped", "doubled", "used"])
 def test_a_rotation_of_query_and_key_is_one_call(kind: str, which: str) -> None:
     parts = Parts(**{which: True} if which else {})
-    found = wait(recognized(written(kind, parts), calls(kind)))
+    found = wait(recognized(written(kind, parts), calls(kind, parts)))
     assert found[NEIGHBOURS if kind == "neighbours" else HALVES] == 1
     assert not found[MUL] + found[CAT]
 
@@ -209,6 +216,7 @@ def test_a_rotation_of_query_and_key_is_one_call(kind: str, which: str) -> None:
         ("neighbours", {"mixed": True}),
         ("neighbours", {"group": 3}),
         ("neighbours", {"crossed": True}),
+        ("neighbours", {"direct": True}),
         *((kind, {"backwards": True}) for kind in ("neighbours", "halves")),
         *((kind, {"changed": True}) for kind in ("neighbours", "halves")),
         *((kind, {"keyed": False}) for kind in ("neighbours", "halves")),
@@ -218,13 +226,35 @@ def test_a_rotation_of_query_and_key_is_one_call(kind: str, which: str) -> None:
 )
 def test_what_is_no_rotation_stays(kind: str, parts: dict[str, Any]) -> None:
     made = Parts(**parts)
-    found = wait(recognized(written(kind, made), calls(kind, made.group)))
+    found = wait(recognized(written(kind, made), calls(kind, made)))
     assert not found[NEIGHBOURS] + found[HALVES]
     assert found[CAT] == (1 if parts.get("keyed") is False else 2)
 
 
 @pytest.mark.parametrize("parts", [{"cut": HALF - 1}, {"returned": True}], ids=str)
 def test_halves_that_are_none_stay(parts: dict[str, Any]) -> None:
-    found = wait(recognized(written("halves", Parts(**parts)), calls("halves")))
+    made = Parts(**parts)
+    found = wait(recognized(written("halves", made), calls("halves", made)))
     assert not found[HALVES]
     assert found[CAT] == 2
+
+
+def test_rotations_that_alternate_may_share_a_table() -> None:
+    """The second pair is rotated before the first pair, whose key is there last."""
+    g = Writer(Parts(), *table_dims("halves"), *table_dims("halves")[:1])
+    heads = [g.tensor((1, TOKENS, HEADS * SIZE)) for _ in range(4)]
+    g.inputs(*heads, *g.given)
+    first, second = [g.tables[0], g.tables[1]], [g.tables[2], g.tables[1]]
+    rotating = [g.rotate_halves(x, HEADS) for x in heads]
+    outs = []
+    order: tuple[tuple[int, list[Any], list[int]], ...]
+    order = ((0, first, [0]), (2, second, [2, 3]), (1, first, [1]), (3, second, []))
+    for at, tables, begun in order:
+        for other in begun:
+            next(rotating[other])
+        g.tables = tables
+        outs.append(ended(rotating[at]))
+    g.outputs(*outs)
+    (given,) = calls("halves", Parts())
+    found = wait(recognized(g, [[*given[:1] * 4, *given[2:], given[2] + 1]]))
+    assert found[HALVES] == 2

@@ -180,9 +180,9 @@ def with_values(*flags: tuple[int, int, int], nodes: bool = True) -> XnnpackWrit
         (with_values((1, 0, 1), (2, 1, 0)), "value 0: a constant that is an argument"),
         (with_values((1, ABSENT, 0), (2, 1, 0)), "value 0 is an input or an output without a"),
         (with_values((1, 7, 0), (2, 1, 0)), "argument 7 of the delegate is not a tensor"),
-        (with_values((0, 0, 0), (2, 1, 0)), "value 0 must be a constant, and is computed"),
+        (with_values((0, 0, 0), (2, 1, 0)), "value 0 is needed, but is no argument"),
         (with_values((0, 0, 1), (0, 1, 1)), "value 1 is computed twice"),
-        (with_values(nodes=False), "value 1 must be a constant, and is computed"),
+        (with_values(nodes=False), "value 1 is needed, but is no argument"),
     ],
 )
 def test_arguments_that_are_refused(g: XnnpackWriter, message: str) -> None:

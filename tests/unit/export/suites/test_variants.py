@@ -1,4 +1,4 @@
-"""`verify --options`: the variants on an adapter, and the changes of each."""
+"""`verify --options`: the variants for an adapter, and the options that each variant changes."""
 
 from __future__ import annotations
 
@@ -129,6 +129,18 @@ def test_variants_are_compared_with_what_was_chosen(
     assert low <= single["difference"] <= high
     assert single["other_kernels"] is True
     assert (floats["difference"], floats["other_kernels"]) == (0.0, False)
+
+
+def test_an_output_may_have_a_tolerance_for_itself(tmp_path: Path) -> None:
+    async def fetch_bytes(path: str) -> bytes:
+        return (tmp_path / path).read_bytes()
+
+    entry = chain_suite(tmp_path)
+    entry["golden"]["atol"] = 1.0
+    runs = VariantRuns(fetch_bytes, OffByALittle())  # type: ignore[arg-type]
+    wait(runs.run(entry, {"label": AS_CHOSEN, "options": {}}))
+    single = wait(runs.run(entry, {"label": "without fusion", "options": {"fuse": False}}))
+    assert 0 < single["difference"] < 0.01
 
 
 class FakeRunner:

@@ -103,7 +103,7 @@ def test_a_cancel_frees_the_page_at_once() -> None:
 
 
 class BusyGpu(SimulatedDevice):
-    """A GPU that computes until `ready` is set, for nobody once its run is cancelled."""
+    """A GPU that computes until `ready` is set, even if the run is cancelled meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,14 +6,16 @@ import asyncio
 import base64
 import json
 import zlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from page.app import App
 from page.views.bench import panel as bench_view
-from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
+from support.page.fake_page import GPU, Engine, FakeBrowser, File, drive, drop, open_sample
 from webpte import DeviceInfo
+from webpte.errors import ExecutionError
 from webpte.llm.gpu_figures.result import (
     FRAGMENT,
     MAX_BYTES,
@@ -111,6 +113,7 @@ def test_it_measures_samples_and_the_open_program(monkeypatch: pytest.MonkeyPatc
         html = browser.html["view-bench"]
         assert "digits: one call (ms)" in html
         assert "add.pte: one call (ms)" in html
+        assert all(file.kept for file in browser.opened), "a file is open as long as the tab"
         await app.receive({"act": "bench:save"})
         saved = read_result(browser.links[-1].decode())
         assert [row.name for row in saved.rows] == ["digits: one call", "add.pte: one call"]
@@ -168,5 +171,56 @@ def test_a_cancelled_measurement_keeps_what_it_has(monkeypatch: pytest.MonkeyPat
         await measuring
         assert "Cancelled" in browser.text["status"]
         assert "first: one call (ms)" in browser.html["view-bench"]
+
+    drive(script)
+
+
+def test_a_cancelled_measurement_of_the_gpu_keeps_its_peaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached = asyncio.Event()
+
+    async def measure(
+        device: str, tell: Callable[[int, int, str], None]
+    ) -> AsyncIterator[BenchRow]:
+        tell(0, 4, f"peaks of {device}")
+        yield BenchRow("peak: memory", 3.0, "GB/s")
+        reached.set()
+        await asyncio.sleep(1000)
+
+    monkeypatch.setattr(bench_view, "measure_gpu", measure)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_bench(app)
+        measuring = app.receive({"act": "bench:gpu"})
+        await reached.wait()
+        assert browser.text["status"] == "Measuring peaks of webgpu: 1 of 4"
+        await app.receive({"act": "cancel"})
+        await measuring
+        assert "Cancelled" in browser.text["status"]
+        assert "peak: memory (GB/s)" in browser.html["view-bench"]
+
+    drive(script, GPU, Engine())
+
+
+def test_a_sample_that_fails_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_view, "SAMPLES", ("digits",))
+    engine = Engine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_bench(app)
+        engine.failure = ExecutionError("no memory")
+        await app.receive({"act": "bench:measure"})
+        assert "no memory" in browser.html["error"]
+        assert [file.name for file in browser.opened if file.stopped] == ["digits.pte"]
+
+    drive(script, engine=engine)
+
+
+def test_numpy_is_no_gpu_to_measure() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_bench(app)
+        await app.receive({"act": "bench:gpu"})
+        assert "There is no GPU to measure" in browser.text["status"]
 
     drive(script)

@@ -223,9 +223,11 @@ class InputController(InputControls):
     # ---- files dropped anywhere
 
     async def accept_files(self, files: Sequence[Any], target: TensorInput | None = None) -> None:
-        """Load each array into the input that it fits; where several do, ask. More pictures than
-        inputs are answered one after the other, in the `target` or the first input that takes
-        one."""
+        """Load each array into the input that it fits; ask if it fits several.
+
+        If there are more pictures than inputs for pictures, the program runs with each picture in
+        turn, in the input `target` or in the first input for pictures.
+        """
         session = self._state.session
         names = ", ".join(self._state.browser.source(file).name for file in files)
         if session is None:

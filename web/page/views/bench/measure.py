@@ -7,6 +7,8 @@ from typing import Any
 
 from page.core.session import Session
 from page.core.state import AppState
+from page.shared.persistence.library_files import keep_file
+from webpte.engine.open.open_source import let_go
 from webpte.errors import InputError
 from webpte.inspection.example import read_example
 from webpte.llm import Generator
@@ -22,8 +24,14 @@ async def measure_sample(state: AppState, name: str, device: str) -> list[BenchR
     """Load a sample, measure it and close it."""
     address = f"samples/{name}.pte"
     source = await state.browser.fetch(address, lambda stage, done, total: None)
-    program = await state.engine.load(source.data, device=device, name=source.name)
     try:
+        program = await state.engine.load(source.data, device=device, name=source.name)
+    except BaseException as error:
+        if source.file is not None:
+            let_go(source.file, error)
+        raise
+    try:
+        await keep_file(source)
         data = await state.browser.fetch_bytes(f"samples/{name}.check.npz")
         example = await read_example(program.methods["forward"], data)
         return await _rows(program, name, "forward", example.inputs)

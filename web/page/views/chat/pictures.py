@@ -167,7 +167,7 @@ class KeptPictures:
 
 
 def _raw_pictures(saved: Any) -> Iterable[Mapping[str, Any]]:
-    """Yield the pictures of a saved conversation, whoever wrote it."""
+    """Yield the pictures of a saved conversation, which may be damaged or of another page."""
     messages = saved.get("messages") if isinstance(saved, Mapping) else None
     for message in messages if isinstance(messages, list) else ():
         pictures = message.get("pictures") if isinstance(message, Mapping) else None

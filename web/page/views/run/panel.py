@@ -1,6 +1,6 @@
 """The first view: inputs, runs and outputs, or a welcome while no program is open.
 
-Its sections are in `index.html`; the controllers draw them, whether it is in front or not.
+The sections of the view are in `index.html`; the controllers draw them, also behind other views.
 """
 
 from __future__ import annotations

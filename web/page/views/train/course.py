@@ -1,4 +1,4 @@
-"""A course: the lines to learn, the settings, the losses so far, and the LoRA that came of them."""
+"""A course: the lines to learn, the settings, the losses so far, and the trained LoRA."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ count), exclusive: adjacent windows may share an element.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -30,6 +31,26 @@ RANKS = (1, 2, 3)  # number of pooled dims
 
 def windows_along(size: int, count: int) -> list[range]:
     return [range(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def windows_of(sizes: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[Any, Array]]:
+    """Yield the index of each output, and the flat places of its window in the pooled dims."""
+    numbers = np.arange(math.prod(sizes)).reshape(sizes)
+    for at in product(*map(enumerate, map(windows_along, sizes, counts))):
+        window = numbers[np.ix_(*(part for _, part in at))].reshape(-1)
+        yield (..., *(i for i, _ in at)), window
+
+
+def window_averages(x: Array, counts: Sequence[int]) -> Array:
+    """Return the averages of windows, in float32 or, for float64, in float64."""
+    rank = len(counts)
+    outer, sizes = x.shape[:-rank], x.shape[-rank:]
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    flat = x.reshape(*outer, math.prod(sizes)).astype(wide)
+    averages = np.zeros((*outer, *counts), wide)
+    for place, window in windows_of(sizes, counts):
+        averages[place] = np.cumsum(flat[..., window], axis=-1)[..., -1] / wide(window.size)
+    return averages
 
 
 def adaptive_shape(rank: int, args: Args) -> tuple[Dims]:
@@ -58,15 +79,6 @@ def lower_adaptive(rank: int, args: Args) -> list[Dispatch]:
             types=(("FLOAT", float_type(args, source, out)),),
         )
     ]
-
-
-def run_adaptive(rank: int, args: Args) -> Array:
-    x = args.array("self").astype(np.float64)
-    for axis, count in zip(range(-rank, 0), args.integers("output_size"), strict=True):
-        windows = windows_along(x.shape[axis], count)
-        parts = [x.take(window, axis).mean(axis) for window in windows]
-        x = np.stack(parts, axis) if parts else x.take([], axis)
-    return x
 
 
 # Maxima
@@ -98,15 +110,12 @@ def lower_maximum(rank: int, args: Args) -> list[Dispatch]:
 def run_maximum(rank: int, args: Args) -> list[Array]:
     x, counts = args.array("self"), args.integers("output_size")
     outer, sizes = x.shape[:-rank], x.shape[-rank:]
-    numbers = np.arange(math.prod(sizes)).reshape(sizes)
-    flat = x.reshape(*outer, numbers.size)
+    flat = x.reshape(*outer, math.prod(sizes))
     places = np.zeros((*outer, *counts), np.int64)
-    for at in product(*map(enumerate, map(windows_along, sizes, counts))):
-        window = numbers[np.ix_(*(part for _, part in at))].reshape(-1)
+    for key, window in windows_of(sizes, counts):
         found = flat[..., window]
         last = window.size - 1 - np.argmax(np.isnan(found[..., ::-1]), axis=-1)
         best = np.where(np.isnan(found).any(axis=-1), last, np.argmax(found, axis=-1))
-        key: Any = (..., *(i for i, _ in at))
         places[key] = window[best]
     values = np.take_along_axis(flat, places.reshape(*outer, math.prod(counts)), axis=-1)
     return [values.reshape(places.shape), places]
@@ -126,5 +135,5 @@ for _rank in RANKS:
         "self: tensor, output_size: ints -> tensor",
         shape=lambda args, rank=_rank: adaptive_shape(rank, args),  # type: ignore[misc]
         lower=lambda args, rank=_rank: lower_adaptive(rank, args),  # type: ignore[misc]
-        reference=lambda args, rank=_rank: run_adaptive(rank, args),  # type: ignore[misc]
+        reference=lambda args: window_averages(args.array("self"), args.integers("output_size")),
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,14 @@ from webpte.compiling.description import Description
 from webpte.compiling.language import language_tables
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import runtime_files
+from webpte.compiling.task import Opener, task_examples
 from webpte.compiling.write_folder import write_folder
 from webpte.engine.call.info import ScalarInfo
-from webpte.engine.call.options import Options
 from webpte.engine.files.source import ByteSource
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.recording.device import EVERY_GPU, RecordingDevice
 from webpte.engine.run.build import Build
-from webpte.loading import load
-from webpte.program import Program, build_of, contents_of
+from webpte.program import build_of, contents_of
 
 Examples = Mapping[str, Sequence[Sequence[Any]]]
 DESCRIPTION = "program.json"  # for every GPU; adapters on the CPU get another
@@ -46,6 +44,9 @@ async def compile(
     data: Sequence[Any] = (),
     examples: Examples | None = None,
     name: str | None = None,
+    task: str | Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
+    more: Mapping[str, bytes] | None = None,
 ) -> Compiled:
     """Compile a program into a folder, which any web server can serve.
 
@@ -54,15 +55,22 @@ async def compile(
     data      the `.ptd` files that belong to the program
     examples  for each method example calls, each a list of inputs: the method is compiled for the
               shapes of these. By default for the largest shapes that the file declares
+    task      also compile how inputs are prepared and results are read: the name of a task in
+              `webpte.tasks`, for a source of that task; or the card of a sample or model
+    labels    for a card that names a file of labels: its lines
+    more      further files by name; with "tokenizer.json", and "tokenizer_config.json" if it
+              exists, a language model takes and returns texts. Pages then need "tokenizers.js" and
+              "jinja.js", which `serve.py compile` adds
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
     files: dict[str, bytes | ByteSource] = {}
     for description, device in _CLASSES.items():
-        load_it = partial(load, source, data=data, strict=True, name=name)
-        found, methods = await _described(load_it, device, examples or {})
+        opener = Opener(source, data, name, task, labels, frozenset(more or ()))
+        found, methods = await _described(opener, device, examples or {})
         files |= found.files | {description: found.text}
-    written = runtime_files(_CLASSES, found.is_language_model)
+    written = runtime_files(_CLASSES, found.is_language_model, found.has_task)
+    files |= more or {}
     files |= {name: text.encode() for name, text in written.items()}
     folder = await write_folder(Path(out), files, DESCRIPTION)
     sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
@@ -76,16 +84,21 @@ class _ForDevice:
     text: bytes
     files: dict[str, bytes | ByteSource]
     is_language_model: bool
+    has_task: bool
 
 
 async def _described(
-    load_on: Callable[..., Awaitable[Program]], device: DeviceInfo, examples: Examples
+    opener: Opener, device: DeviceInfo, examples: Examples
 ) -> tuple[_ForDevice, tuple[str, ...]]:
     recorder = RecordingDevice(device)
-    program = await load_on(device=recorder, options=Options(tuned=False))
+    program, task = await opener.open(recorder)
     async with program:
         build = build_of(program)
         language = await language_tables(program, recorder)
+        if language is not None:
+            task = opener.text_task(task)
+        elif task is not None:
+            examples = {**task_examples(task, program), **examples}
         tables = {
             name: await _method(build, recorder, name, examples)
             for name in program.methods
@@ -103,10 +116,12 @@ async def _described(
         table = description.table(program.name, sizes, constants.rows)
         if language is not None:
             table["language"] = language[1]
+        if task is not None:
+            table["task"] = task
         text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
         files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
-        return _ForDevice(text, files, language is not None), tuple(tables)
+        return _ForDevice(text, files, language is not None, task is not None), tuple(tables)
 
 
 async def _method(

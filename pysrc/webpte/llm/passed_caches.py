@@ -1,0 +1,175 @@
+"""A decoder whose method takes its KV caches, and gives changed caches after the logits.
+
+Programs that are parts of a model share no memory, so the caches go from call to call as values;
+on a GPU they stay there. A second method may begin them, from a whole prompt; further tokens go to
+the method itself, as many as it takes at once. Tokens are sampled on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from webpte.engine.call.call import CallLog
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.call.info import TensorInfo
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.run.build import Build
+from webpte.engine.run.io import OutputPlacement
+from webpte.engine.run.method import Method
+from webpte.errors import ContextError, UnsupportedError
+from webpte.llm.decode.cache_state import CacheLayout
+from webpte.llm.decode.decoder import Decoder, decoder_of
+from webpte.llm.decode.sampling import SampledToken, SamplerSettings
+from webpte.llm.program_signature import passed_caches, prompt_method
+from webpte.program import Program, build_of, call_log_of, method_of
+
+Array = np.ndarray
+_WHY = "the program passes its caches from call to call"
+
+
+class PassedCaches(Decoder):
+    """A method that takes caches, and perhaps a method for prompts, with a sampler on the host."""
+
+    follows_position = False
+
+    def __init__(
+        self,
+        build: Build,
+        method: Method,
+        log: CallLog,
+        embedding: Method | None,
+        prompt: Method | None,
+    ) -> None:
+        super().__init__(build, method, log, embedding)
+        self._prompt = prompt
+        self._held: list[Any] = build.keep(("passed caches", method.info.name), list)
+
+    async def run_unread(self, inputs: Sequence[Any]) -> None:
+        await self._run(inputs)
+
+    async def sample(
+        self,
+        inputs: Sequence[Any],
+        settings: SamplerSettings,
+        history: Sequence[int],
+        room: int | None,
+        allowed: Array | None = None,
+    ) -> SampledToken:
+        return settings.on_host(await self._run(inputs), history, allowed)
+
+    async def _run(self, inputs: Sequence[Any]) -> Array:
+        """Run the tokens or embeddings of a call; return the logits of the last."""
+        rows, begin = inputs[0], int(inputs[1].reshape(-1)[0])
+        with self._log.calling(self._method.info.name, self._build.lifetime):
+            if self._embedding is not None and rows.dtype.kind in "iu":
+                (rows,) = await self._embedding.run(self._embedding.request([rows]))
+            if begin and not self._held:
+                raise ContextError("the caches of the conversation are gone: begin it again")
+            made: list[Any] = []  # caches of this call
+            try:
+                logits, done = np.zeros(0, np.float32), 0
+                if not begin and self._prompt is not None:
+                    done = rows.shape[1]
+                    logits, made = await self._call(self._prompt, rows, 0, ())
+                caches = made or (self._held if begin else _zeros(self._method))
+                width = _first(self._method).shape[1]
+                for at in range(done, rows.shape[1], width):
+                    given = self._method, rows[:, at : at + width], begin + at, caches
+                    logits, found = await self._call(*given)
+                    _free(made)
+                    caches = made = found
+            except BaseException:
+                _free(made)
+                raise
+            _free(self._held)
+            self._held[:] = made
+            return logits
+
+    async def _call(
+        self, method: Method, rows: Array, begin: int, caches: Sequence[Any]
+    ) -> tuple[Array, list[Any]]:
+        """Run a method on tokens or embeddings; return the logits of the last, and the caches."""
+        info, count = method.info, rows.shape[1]
+        width = count if _first(method).dynamic else _first(method).shape[1]
+        rows = np.concatenate([rows, *[rows[:, -1:]] * (width - count)], axis=1)
+        given, passed = [rows], iter(caches)
+        for at, one in enumerate(info.inputs[1:], 1):
+            if at in passed_caches(info):
+                given.append(next(passed))
+            elif isinstance(one, TensorInfo):
+                several = max(one.shape, default=1) > 1
+                places = np.arange(begin, begin + (width if several else 1), dtype=one.dtype)
+                given.append(places.reshape(*(1,) * (len(one.shape) - 1), -1))
+        on_host = isinstance(self._build.device, str)
+        place = OutputPlacement.HOST if on_host else OutputPlacement.OWNED
+        logits, *made = await method.run(method.request(given, place))
+        read = await logits.numpy() if isinstance(logits, GpuTensor) else logits
+        _free([logits])
+        each = read.reshape(-1, read.shape[-1])
+        return each[min(count, len(each)) - 1], made
+
+    # Other ways of decoding, which take a method with state
+
+    def steps(self, settings: SamplerSettings, room: int | None, masked: bool = False) -> str:
+        return _WHY
+
+    async def sample_rows(self, *_: Any) -> str:
+        return _WHY
+
+    async def rounds_ahead(self, *_: Any) -> str:
+        return _WHY
+
+    def _drafting(self, *_: Any) -> str:
+        return _WHY
+
+    def cache_layout(self) -> list[CacheLayout]:
+        self._refuse()
+
+    async def read_caches(self, count: int) -> list[Array]:
+        self._refuse()
+
+    async def write_caches(self, arrays: Sequence[Array]) -> None:
+        self._refuse()
+
+    async def with_slots(self, slots: int, rows: int, context: int | None) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UnsupportedError(f"method {self._method.info.name!r}: {_WHY}")
+
+
+def _first(method: Method) -> TensorInfo:
+    """Return the input of tokens or embeddings."""
+    first = method.info.inputs[0]
+    assert isinstance(first, TensorInfo), "see language_model"
+    return first
+
+
+def _zeros(method: Method) -> list[Array]:
+    """Return caches without contents."""
+    given = [method.info.inputs[at] for at in passed_caches(method.info)]
+    tensors = [one for one in given if isinstance(one, TensorInfo)]
+    return [np.zeros(one.shape, DTYPES[one.dtype].numpy) for one in tensors]
+
+
+def _free(values: Sequence[Any]) -> None:
+    for value in values:
+        if isinstance(value, GpuTensor):
+            value.destroy()
+
+
+def session_decoder(program: Program, method: str, embedding: str | None = None) -> Decoder:
+    """Return the decoder for conversations with a method, which is valid until `recover`."""
+    if not passed_caches(program.methods[method]):
+        return decoder_of(program, method, embedding)
+    prompt = prompt_method(program, method)
+    return PassedCaches(
+        build_of(program),
+        method_of(program, method),
+        call_log_of(program),
+        None if embedding is None else method_of(program, embedding),
+        None if prompt is None else method_of(program, prompt),
+    )

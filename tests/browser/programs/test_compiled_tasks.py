@@ -1,0 +1,140 @@
+"""Compiled tasks in Chromium give the recorded results of transformers' pipelines."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from support.compiling.cases import compile_program
+from support.harness import extent
+from support.harness.task_cases import CASES, EXPECTED, check, made, models_folder, plain
+from support.page.static_site import static_host
+from webpte.errors import UnsupportedError
+from webpte_host.harness.browser import PageLog
+
+TASKS = {
+    *("image-classification", "object-detection", "depth-estimation", "image-segmentation"),
+    *("background-removal", "image-feature-extraction", "image-to-image"),
+}
+MODELS = sorted({(model, task) for model, task, *_ in CASES if task in TASKS})
+# Models with kernels that only Python has.
+REFUSED = {"conditions", "enlarged", "instants", "queries"}
+PAGE = '<!doctype html><title>Compiled</title><link rel="icon" href="data:,">'
+ANSWERS = """
+async ([address, pictures, options]) => {
+    const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+    const text = ({ buffer, byteOffset, byteLength }) => {
+        const bytes = new Uint8Array(buffer, byteOffset, byteLength);
+        return btoa(Array.from(bytes, (one) => String.fromCharCode(one)).join(""));
+    };
+    const program = await (await import(address)).open();
+    const found = [];
+    for (const { width, height, data } of pictures) {
+        const [one] = await program.answer({ width, height, data: bytes(data) }, options);
+        const { picture, values } = one;
+        found.push({ ...one,
+            ...(picture ? { picture: { ...picture, data: text(picture.data) } } : {}),
+            ...(values ? { values: text(values) } : {}) });
+    }
+    program.close();
+    return found;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("site")
+    (made / "index.html").write_text(PAGE, "utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, folder: Path) -> Iterator[Page]:
+    with static_host(folder) as host:
+        page = browser.new_page()
+        log = PageLog(page)
+        page.goto(host.url)
+        yield page
+        assert log.errors == []
+        page.close()
+
+
+def answers(page: Page, model: str, pictures: list[np.ndarray], **options: Any) -> list[Any]:
+    """Return the result of each picture by a compiled model."""
+    given = [
+        {
+            "height": one.shape[0],
+            "width": one.shape[1],
+            "data": base64.b64encode(one.tobytes()).decode(),
+        }
+        for one in pictures
+    ]
+    found: list[Any] = page.evaluate(
+        ANSWERS, [f"{page.url.rpartition('/')[0]}/{model}/index.js", given, options]
+    )
+    return found
+
+
+def decoded(text: str, dtype: Any = np.uint8) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype)
+
+
+def as_task(task: str, one: Mapping[str, Any], shape: tuple[int, ...]) -> Any:
+    """Return a result as the task of Python returns it."""
+    height, width = shape[:2]
+    if task == "image-classification":
+        return one["scores"]
+    if task == "object-detection":
+        return one["boxes"]
+    if task == "image-feature-extraction":
+        return decoded(one["values"], np.float32).reshape(one["shape"])
+    pixels = decoded(one["picture"]["data"]).reshape(
+        one["picture"]["height"], one["picture"]["width"], 4
+    )
+    if task == "depth-estimation":
+        depth = decoded(one["values"], np.float32).reshape(height, width)
+        return {"predicted_depth": depth, "depth": pixels[:, :, 0]}
+    if task == "image-segmentation":
+        found = decoded(one["values"], np.uint16).reshape(height, width)
+        return [
+            {
+                "score": None,
+                "label": row["label"],
+                "mask": np.where(found == row["number"], 255, 0).astype(np.uint8),
+            }
+            for row in sorted(one["legend"], key=lambda row: row["number"])
+        ]
+    return pixels if task == "background-removal" else pixels[:, :, :3]
+
+
+@pytest.mark.parametrize(("model", "task"), extent.share(MODELS, 1))
+def test_results_are_those_of_the_reference(
+    page: Page, folder: Path, model: str, task: str
+) -> None:
+    if model in REFUSED:
+        with pytest.raises(UnsupportedError, match="because these run there: aten::"):
+            compile_program(models_folder() / model, folder / model, task=task)
+        return
+    compile_program(models_folder() / model, folder / model, task=task)
+    expected = json.loads(EXPECTED.read_text("utf-8"))
+    cases = [(at, case) for at, case in enumerate(CASES) if case[:2] == (model, task)]
+    for at, (_, _, args, options) in cases:
+        if options.keys() - {"top_k", "threshold", "subtask"}:
+            continue
+        given = made(args)[0]
+        pictures = given if isinstance(given, list) else [given]
+        named = {"topK": options.get("top_k", 5), "threshold": options.get("threshold", 0.5)}
+        found = [
+            as_task(task, one, picture.shape)
+            for one, picture in zip(answers(page, model, pictures, **named), pictures, strict=True)
+        ]
+        result = plain(found if isinstance(given, list) else found[0])
+        check(result, expected[at], tolerance=1e-3)
