@@ -17,8 +17,10 @@ from typing import Any
 from webpte_host.serving import server
 from webpte_host.serving.routing import Mount
 
+# Scripts are files: the server's policy of contents forbids others.
 PAGE = """<!doctype html><script type="module" src="/harness.js"></script>
-<script type="module">
+<script type="module" src="run.js"></script>"""
+SCRIPT = """
 const post = (path, body) => fetch(path, {method: "POST", body});
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 async function reply(id) {
@@ -40,7 +42,7 @@ try {
   await post("/result", JSON.stringify({name: "page", error: String(error.stack ?? error)}));
 }
 await post("/done", "");
-</script>"""
+"""
 
 ended = threading.Event()
 
@@ -77,6 +79,7 @@ def main() -> int | str:
         page, profile = Path(work, "page"), Path(work, "profile")
         page.mkdir()
         (page / "index.html").write_text(PAGE, "utf-8")
+        (page / "run.js").write_text(SCRIPT, "utf-8")
         (page / "jobs.json").write_text(json.dumps(calls), "utf-8")
         server.Handler = Handler  # type: ignore[misc]
         with server.Site(mounts=[Mount("/model/", folder), Mount("/bench/", page)]) as site:
