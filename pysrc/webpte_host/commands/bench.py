@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ from typing import Any
 from webpte_host.base.descriptions import described
 from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
-from webpte_host.base.layout import PYSRC, ROOT
 from webpte_host.base.write_results import write_results
-from webpte_host.commands import kernel_table, pipelines, variant_table
+from webpte_host.commands import compare_trees, kernel_table, pipelines, variant_table
+from webpte_host.commands.compare_trees import AGAINST
 from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
 
-AGAINST = "--against"
 _HUB = "hf:"
 _GPU = """
 import json
@@ -53,7 +51,7 @@ async with await open_program(url, device=device, options=options, **loading) as
 
 def main(arguments: list[str]) -> int:
     if AGAINST in arguments:
-        return _compare_trees([one for one in arguments if one != AGAINST])
+        return compare_trees.run(arguments)
     parser = argparse.ArgumentParser(prog="serve.py bench", description=described(__doc__))
     parser.add_argument(
         "program",
@@ -132,7 +130,7 @@ def main(arguments: list[str]) -> int:
         nargs="+",
         metavar="TREE",
         help="instead of a program: compare this tree with others, folders or commits, in turns "
-        f"over a fixed list; `{AGAINST} --help` has its options",
+        f"over a fixed list; `{AGAINST} TREE --help` has its options",
     )
     compiling = parser.add_argument_group("compile times")
     compiling.add_argument(
@@ -164,14 +162,6 @@ def main(arguments: list[str]) -> int:
     if options.json:
         write_results(options.json, figures)
     return 0
-
-
-def _compare_trees(arguments: list[str]) -> int:
-    """Run tests/bench/trees/compare.py, which uses the writers of the tests."""
-    python = environment.ensure(with_runtime=True)
-    paths = os.pathsep.join(map(str, (PYSRC, ROOT / "tests")))
-    command = [str(python), "-m", "bench.trees.compare", *arguments]
-    return subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=False).returncode
 
 
 def _program(text: str) -> Path | str:

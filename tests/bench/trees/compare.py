@@ -1,7 +1,7 @@
 """Compares the speed of trees of this project in turns, over a fixed list of programs.
 
-    python3 serve.py bench --against TREE...    # folders or commits, beside this tree
-    PYTHONPATH=pysrc:tests python -m bench.trees.compare TREE... [options]
+    python3 serve.py bench --against TREE... [options]    # folders or commits, beside this tree
+    PYTHONPATH=pysrc:tests python -m bench.trees.compare --against TREE... [options]
 
 Each round runs every tree once, in a separate process or browser, so that all meet the same
 clocks and temperatures. Rates are medians over the rounds; the ratio is this tree's rate over the
@@ -26,6 +26,7 @@ from typing import Any
 from bench.trees.programs import DECODERS, LONE, ensure
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT, RUNTIME, STATE
+from webpte_host.commands.compare_trees import parser
 from webpte_host.setup import chromium
 
 HERE = Path(__file__).parent
@@ -196,29 +197,12 @@ def show(found: Mapping[str, Sequence[Rates]]) -> bool:
     return kept
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    made.add_argument("trees", nargs="+", help="folders or commits, beside this tree")
-    made.add_argument("--device", choices=("webgpu", "native"), default="webgpu")
-    made.add_argument("--adapter", choices=chromium.ADAPTERS, default="hardware")
-    made.add_argument("--f16", action="store_true", help="f16 and matrices on NVIDIA's driver")
-    made.add_argument("--rounds", type=int, default=3)
-    made.add_argument("--only", nargs="+", default=(), help="names of the list, such as qwen3")
-    made.add_argument("--small", action="store_true", help="one layer and few tokens: does it run?")
-    made.add_argument("--programs", type=Path, help="a folder that has the programs or their heads")
-    made.add_argument("--seconds", type=float, default=600, help="of a tree's turn (%(default)s)")
-    made.add_argument("--json", type=Path, help="write all rates to this file")
-    return made
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     extent = SMALL if options.small else WHOLE
     folder = options.programs or KEPT / ("small" if options.small else "programs")
     folder.mkdir(parents=True, exist_ok=True)
-    trees = {"this tree": ROOT, **{given: tree_folder(given) for given in options.trees}}
+    trees = {"this tree": ROOT, **{given: tree_folder(given) for given in options.against}}
     jobs = jobs_of(extent, folder, options.only)
     if not jobs:
         raise HostError(f"Nothing of the list is called {' or '.join(options.only)}.")

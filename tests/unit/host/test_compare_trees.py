@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import webpte
 from bench.trees import compare, figures, programs
 from bench.trees.compare import SMALL, Row, compared, read_lines, show
 from webpte_host.base.errors import HostError
-from webpte_host.commands import bench
+from webpte_host.commands import bench, compare_trees
 
 
 def test_a_loss_is_found_in_every_round() -> None:
@@ -89,12 +90,17 @@ def test_lone_calls() -> None:
 
 
 def test_serve_py_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    handed = list[list[str]]()
+    ran = list[list[str]]()
 
-    def take(given: list[str]) -> int:
-        handed.append(given)
-        return 0
+    def take(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        ran.append(command[1:])
+        return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(bench, "_compare_trees", take)
-    assert bench.main(["--against", "main", "--small"]) == 0
-    assert handed == [["main", "--small"]]
+    monkeypatch.setattr(compare_trees.environment, "ensure", lambda **_: Path("python"))
+    monkeypatch.setattr(compare_trees.subprocess, "run", take)
+    given = ["--against", "main", "--small"]
+    assert bench.main(given) == 0
+    assert ran == [["-m", "bench.trees.compare", *given]]
+    with pytest.raises(SystemExit):
+        bench.main(["--against", "main", "--no-such-option"])
+    assert len(ran) == 1
