@@ -15,7 +15,8 @@ import webpte
 from bench.trees import compare, figures, programs
 from bench.trees.compare import SMALL, Row, compared, read_lines, show
 from webpte_host.base.errors import HostError
-from webpte_host.commands import bench, compare_trees
+from webpte_host.commands import bench
+from webpte_host.setup import environment
 
 
 def test_a_loss_is_found_in_every_round() -> None:
@@ -96,8 +97,8 @@ def test_serve_py_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
         ran.append(command[1:])
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(compare_trees.environment, "ensure", lambda **_: Path("python"))
-    monkeypatch.setattr(compare_trees.subprocess, "run", take)
+    monkeypatch.setattr(environment, "ensure", lambda **_: Path("python"))
+    monkeypatch.setattr(subprocess, "run", take)
     given = ["--against", "main", "--small"]
     assert bench.main(given) == 0
     assert ran == [["-m", "bench.trees.compare", *given]]
