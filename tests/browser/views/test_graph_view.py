@@ -313,6 +313,7 @@ def test_labels_of_folds_cover_no_box_and_long_edges_are_explained(bare: Page) -
 def open_graph(page: Page, shown_as: str) -> Locator:
     """Open a language model and its graph as it runs, whatever another test left on the page."""
     page.set_viewport_size(USUAL_SIZE)
+    status(page).evaluate("(line) => { line.textContent = ''; }")  # of the same model before
     open_address(page, "/data/llm/llama_tiny_q4.pte")
     expect(status(page)).to_contain_text("loaded in")
     page.get_by_role("tab", name="Graph").click()
