@@ -26,10 +26,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Page
 
 import webpte
 from support.harness.limits import EXPECT_MS
+from support.page.strokes import draw_one
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.compile import main as compile_command
 from webpte_host.harness.browser import open_browser
@@ -225,21 +226,11 @@ def measure_page(browser: Browser, url: str) -> tuple[float, int]:
     page.goto(f"{url}?model=digits&view=run", wait_until="commit")
     pad = page.locator("canvas.pad").first
     pad.wait_for()
-    draw(page, pad)
+    draw_one(page, pad)
     page.locator(".largest .label-name").first.wait_for(timeout=EXPECT_MS)
     ms = page.evaluate("performance.now()")
     context.close()
     return ms, 0
-
-
-def draw(page: Page, pad: Locator) -> None:
-    box = pad.bounding_box()
-    assert box is not None
-    x = box["x"] + box["width"] / 2
-    page.mouse.move(x, box["y"] + 0.2 * box["height"])
-    page.mouse.down()
-    page.mouse.move(x, box["y"] + 0.8 * box["height"], steps=8)
-    page.mouse.up()
 
 
 def main() -> None:

@@ -93,14 +93,22 @@ def tree_folder(given: str) -> Path:
     commit = found.stdout.strip()
     folder = KEPT / "trees" / commit[:12]
     if not folder.exists():
-        folder.mkdir(parents=True)
+        unpack(commit, folder)
+    return folder
+
+
+def unpack(commit: str, folder: Path) -> None:
+    """Write a commit's sources to a new folder, which exists once it is whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
         archive = subprocess.run(
             ["git", "archive", commit, *_SOURCES], cwd=ROOT, capture_output=True, check=True
         )
-        subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-        (folder / STATE.name).mkdir()
-        (folder / STATE.name / RUNTIME.name).symlink_to(RUNTIME.resolve())
-    return folder
+        made = Path(beside, folder.name)
+        (made / STATE.name).mkdir(parents=True)
+        subprocess.run(["tar", "-x", "-C", str(made)], input=archive.stdout, check=True)
+        (made / STATE.name / RUNTIME.name).symlink_to(RUNTIME.resolve())
+        made.rename(folder)
 
 
 def run_tree(

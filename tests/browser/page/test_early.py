@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.page.page_visit import START_MS, show_samples, status, wait_until_ready
+from support.page.strokes import draw_one
 from webpte_host.harness.browser import PageLog
 from webpte_host.serving.server import Site
 
@@ -34,16 +35,6 @@ def throttle(page: Page) -> None:
     session.send("Network.emulateNetworkConditions", {"offline": False, "latency": 20, **speed})
 
 
-def draw_a_one(page: Page) -> None:
-    box = page.locator("#early canvas.pad").bounding_box()
-    assert box is not None
-    x = box["x"] + box["width"] / 2
-    page.mouse.move(x, box["y"] + box["height"] * 0.2)
-    page.mouse.down()
-    page.mouse.move(x, box["y"] + box["height"] * 0.8, steps=9)
-    page.mouse.up()
-
-
 def state(page: Page) -> str | None:
     return page.locator("html").get_attribute("data-state")
 
@@ -55,7 +46,7 @@ def test_a_stroke_drawn_while_python_is_fetched_is_answered(page: Page, site: Si
     expect(early.get_by_role("heading", name="Draw a digit")).to_be_visible()
     expect(early.locator("canvas.pad")).to_be_visible()
     expect(early.locator(".early-head img")).to_be_visible()
-    draw_a_one(page)
+    draw_one(page, page.locator("#early canvas.pad"))
     expect(page.locator("#early-note")).to_contain_text("The answer comes")
     expect(page.locator("#boot")).to_contain_text(
         re.compile(r"Draw a digit: \d+\.\d of \d+\.\d MB")

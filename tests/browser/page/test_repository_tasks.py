@@ -15,6 +15,7 @@ import webpte
 from page.shared.outputs.pictures import png_rgb
 from support.harness import mask_layouts, published_pictures
 from support.harness.hub_site import HubSite, files_of, repositories
+from support.harness.limits import EXPECT_MS
 from support.harness.sounds import voices_folder
 from support.harness.task_cases import make_picture, models_folder
 from support.llm import seeing_layouts, whisper_layouts
@@ -139,7 +140,7 @@ def test_a_text_becomes_a_voice(page: Page) -> None:
     panel.get_by_role("button", name="Speak").click()
     expect(status(page)).to_contain_text("Spoke: ")
     audio = panel.locator("audio")
-    audio.evaluate("(one) => one.readyState || new Promise((done) => one.onloadedmetadata = done)")
+    expect(audio).not_to_have_js_property("readyState", 0, timeout=EXPECT_MS)
     said = asked("someone/voice", "Hello.")
     seconds = len(said["audio"]) / said["sampling_rate"]
     assert audio.evaluate("(one) => one.duration") == pytest.approx(seconds)

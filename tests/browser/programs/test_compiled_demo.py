@@ -15,8 +15,10 @@ from playwright.sync_api import Browser, Page, expect
 
 import webpte
 from support.compiling.cases import compile_program
+from support.compiling.pages import PAGE
 from support.harness.limits import EXPECT_MS
 from support.page.static_site import static_host
+from support.page.strokes import draw_one
 from webpte_host.base.layout import ROOT
 from webpte_host.base.progress import Display
 from webpte_host.harness.browser import PageLog
@@ -24,8 +26,15 @@ from webpte_host.setup.text_libraries import text_libraries
 
 SAMPLES = ROOT / "web" / "samples"
 QUESTION = "What does a cow say?"
+NEXT = "What does a dog say?"
 READY = "document.querySelector('pte-model')?.program != null"
-PAGE = '<!doctype html><title>Compiled</title><link rel="icon" href="data:,">'
+# Keeps what the element says; the failures are texts.
+LISTENS = """() => {
+    globalThis.said = [];
+    const element = document.querySelector("pte-model");
+    element.addEventListener("answer", ({ detail: [{ text }] }) => said.push({ text }));
+    element.addEventListener("failure", ({ detail }) => said.push(String(detail)));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +65,7 @@ def opened(page: Page, url: str, name: str) -> None:
 def test_a_drawn_digit(page: Page, site: tuple[Path, str]) -> None:
     opened(page, site[1], "digits")
     expect(page).to_have_title("Draw a digit")
-    box = page.locator("canvas.pad").bounding_box()
-    assert box is not None
-    x = box["x"] + box["width"] / 2
-    page.mouse.move(x, box["y"] + 0.2 * box["height"])
-    page.mouse.down()
-    page.mouse.move(x, box["y"] + 0.8 * box["height"], steps=8)
-    page.mouse.up()
+    draw_one(page, page.locator("canvas.pad"))
     expect(page.locator(".largest .label-name").first).to_have_text("1", timeout=EXPECT_MS)
 
 
@@ -96,7 +99,9 @@ def test_an_element_without_a_program_shows_the_error(browser: Browser, site: An
     page.close()
 
 
-def test_a_chat(page: Page, site: tuple[Path, str]) -> None:
+@pytest.fixture
+def chat(page: Page, site: tuple[Path, str]) -> Page:
+    """A page with a chat, which keeps the answers."""
     if shutil.which("npm") is None:
         pytest.skip("there is no npm, which brings the libraries for texts")
     texts = {
@@ -105,25 +110,77 @@ def test_a_chat(page: Page, site: tuple[Path, str]) -> None:
     }
     more = {**texts, **text_libraries(Display())}
     card = json.loads((SAMPLES / "stories.json").read_text("utf-8"))
-    compile_program(SAMPLES / "stories.pte", site[0] / "stories", task=card, more=more)
+    if not (site[0] / "stories").exists():
+        compile_program(SAMPLES / "stories.pte", site[0] / "stories", task=card, more=more)
     opened(page, site[1], "stories")
-    page.get_by_label("Message").fill(QUESTION)
+    page.evaluate(LISTENS)
+    return page
+
+
+def send(page: Page, message: str) -> None:
+    page.get_by_label("Message").fill(message)
     page.get_by_label("Message").press("Enter")
-    answered = page.evaluate(
-        """() => new Promise((resolve) => document.querySelector("pte-model")
-            .addEventListener("answer", ({ detail: [{ text }] }) => resolve(text)))"""
-    )
+
+
+def told(*messages: str) -> list[str]:
+    """Return the answers to messages of a conversation through Python."""
     with ThreadPoolExecutor(1) as threads:  # because Playwright's event loop runs here
-        wanted = threads.submit(asyncio.run, _told()).result()
-    assert answered == wanted
-    expect(page.locator(".said")).to_have_text(wanted)
+        return threads.submit(asyncio.run, _told(messages)).result()
 
 
-async def _told() -> str:
-    """Return the answer through Python."""
+def said(page: Page, count: int) -> list[Any]:
+    """Wait for this many answers and failures, and return all."""
+    page.wait_for_function(f"said.length >= {count}", timeout=EXPECT_MS)
+    return list(page.evaluate("said"))
+
+
+def test_a_chat(chat: Page) -> None:
+    send(chat, QUESTION)
+    assert said(chat, 1) == [{"text": told(QUESTION)[0]}]
+    send(chat, NEXT)
+    wanted = told(QUESTION, NEXT)
+    assert said(chat, 2) == [{"text": text} for text in wanted]
+    expect(chat.locator(".said")).to_have_text(wanted[1])
+
+
+def test_a_message_ends_the_answer_that_is_under_way(chat: Page) -> None:
+    send(chat, QUESTION)
+    expect(chat.locator(".said")).not_to_have_text("", timeout=EXPECT_MS)
+    send(chat, QUESTION)
+    send(chat, NEXT)
+    (wanted,) = told(NEXT)
+    assert said(chat, 1) == [{"text": wanted}]
+    expect(chat.locator(".said")).to_have_text(wanted)
+
+
+def test_nothing_of_a_closed_program_is_shown(chat: Page) -> None:
+    send(chat, QUESTION)
+    expect(chat.locator(".said")).not_to_have_text("", timeout=EXPECT_MS)
+    chat.evaluate("document.querySelector('pte-model').setAttribute('src', '../digits/')")
+    draw_one(chat, chat.locator("canvas.pad"))
+    expect(chat.locator(".largest .label-name").first).to_have_text("1", timeout=EXPECT_MS)
+    expect(chat.locator(".error")).to_have_count(0)
+    assert [one for one in said(chat, 0) if isinstance(one, str)] == []
+
+
+def test_an_answer_before_the_program_is_open_is_an_error(page: Page, site: Any) -> None:
+    page.goto(f"{site[1]}digits/")
+    found = page.evaluate(
+        """async () => {
+            await customElements.whenDefined("pte-model");
+            const element = document.createElement("pte-model");
+            element.setAttribute("src", "./");
+            document.body.append(element);
+            return element.answer(new ImageData(28, 28)).catch(({ message }) => message);
+        }"""
+    )
+    assert found.startswith("The program is not open yet.")
+
+
+async def _told(messages: tuple[str, ...]) -> list[str]:
     async with await webpte.llm.load(SAMPLES / "stories.pte", device="numpy") as model:
         tokenizer = await webpte.text.load_tokenizer(
             SAMPLES / "stories.tokenizer.json", config=SAMPLES / "stories.tokenizer_config.json"
         )
         chat = webpte.llm.Chat(model, tokenizer)
-        return "".join([piece async for piece in chat.send(QUESTION)])
+        return ["".join([piece async for piece in chat.send(one)]) for one in messages]

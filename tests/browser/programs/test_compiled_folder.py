@@ -10,13 +10,11 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from support.compiling.cases import compile_program
-from support.page.static_site import static_host
+from support.compiling.pages import page_of
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.base.layout import ROOT
-from webpte_host.harness.browser import PageLog
 
 SAMPLES = ROOT / "web" / "samples"
-PAGE = '<!doctype html><title>Compiled</title><link rel="icon" href="data:,">'
 
 
 def doubled(dtype: str = "float32") -> bytes:
@@ -47,14 +45,8 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     sources = {"digits": SAMPLES / "digits.pte", "doubled": doubled(), "rows": rows()}
     for name, source in sources.items():
         compile_program(source, folder / name, name=f"{name}.pte")
-    (folder / "index.html").write_text(PAGE, "utf-8")
-    with static_host(folder) as host:
-        page = browser.new_page()
-        log = PageLog(page)
-        page.goto(host.url)
+    with page_of(browser, folder) as page:
         yield page
-        assert log.errors == []
-        page.close()
 
 
 def run(page: Page, code: str, given: Any = None) -> Any:

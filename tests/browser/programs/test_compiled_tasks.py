@@ -13,11 +13,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from support.compiling.cases import compile_program
+from support.compiling.pages import page_of
 from support.harness import extent
 from support.harness.task_cases import CASES, EXPECTED, check, made, models_folder, plain
-from support.page.static_site import static_host
 from webpte.errors import UnsupportedError
-from webpte_host.harness.browser import PageLog
 
 TASKS = {
     *("image-classification", "object-detection", "depth-estimation", "image-segmentation"),
@@ -26,7 +25,6 @@ TASKS = {
 MODELS = sorted({(model, task) for model, task, *_ in CASES if task in TASKS})
 # Models with kernels that only Python has.
 REFUSED = {"conditions", "enlarged", "instants", "queries"}
-PAGE = '<!doctype html><title>Compiled</title><link rel="icon" href="data:,">'
 ANSWERS = """
 async ([address, pictures, options]) => {
     const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
@@ -51,20 +49,13 @@ async ([address, pictures, options]) => {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("site")
-    (made / "index.html").write_text(PAGE, "utf-8")
-    return made
+    return tmp_path_factory.mktemp("site")
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, folder: Path) -> Iterator[Page]:
-    with static_host(folder) as host:
-        page = browser.new_page()
-        log = PageLog(page)
-        page.goto(host.url)
+    with page_of(browser, folder) as page:
         yield page
-        assert log.errors == []
-        page.close()
 
 
 def answers(page: Page, model: str, pictures: list[np.ndarray], **options: Any) -> list[Any]:

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 import webpte
+from support.harness.limits import EXPECT_MS
 from support.harness.sounds import voices_folder
 from support.llm.small_seq2seq import RATE, sound, whisper_folder
 from support.page.page_visit import leave, open_address, payload, status, visit
@@ -79,7 +80,7 @@ def test_a_text_is_read_aloud(page: Page) -> None:
     panel.get_by_role("button", name="Speak").click()
     expect(status(page)).to_contain_text("Spoke: ")
     audio = panel.locator("audio")
-    audio.evaluate("(one) => one.readyState || new Promise((done) => one.onloadedmetadata = done)")
+    expect(audio).not_to_have_js_property("readyState", 0, timeout=EXPECT_MS)
     with ThreadPoolExecutor(1) as thread:
         wanted = thread.submit(asyncio.run, seconds()).result()
     assert audio.evaluate("(one) => one.duration") == pytest.approx(wanted)

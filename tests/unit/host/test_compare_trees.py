@@ -105,3 +105,22 @@ def test_serve_py_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit):
         bench.main(["--against", "main", "--no-such-option"])
     assert len(ran) == 1
+
+
+def test_an_archive_that_fails_leaves_no_folder(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "KEPT", tmp_path)
+    monkeypatch.setattr(compare, "_SOURCES", ("no such folder",))
+    with pytest.raises(subprocess.CalledProcessError):
+        compare.tree_folder("HEAD")
+    assert list((tmp_path / "trees").iterdir()) == []
+
+
+def test_a_commit_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "KEPT", tmp_path)
+    folder = compare.tree_folder("HEAD")
+    assert (folder / "pysrc" / "webpte" / "program.py").is_file()
+    assert [*folder.parent.iterdir()] == [folder]
+    monkeypatch.setattr(compare, "unpack", None)
+    assert compare.tree_folder("HEAD") == folder

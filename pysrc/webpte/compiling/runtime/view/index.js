@@ -47,6 +47,7 @@ export class PteModel extends Base {
     #latest = 0; // number of the last call
     #messages = [];
     #stop = null;
+    #ended = Promise.resolve(); // once the last message's answer has ended
     #input = null;
     #output = null;
     #status = null;
@@ -82,6 +83,8 @@ export class PteModel extends Base {
 
     #close() {
         this.#loading = null;
+        this.#latest++; // the results that are under way are not shown
+        this.#stop?.abort();
         this.#messages = [];
         this.#program?.close();
         this.#program = null;
@@ -121,32 +124,40 @@ export class PteModel extends Base {
         this.dispatchEvent(new CustomEvent("ready", { detail: program }));
     }
 
-    // Answers an input of the element: of texts as a message of a conversation, if the model is one for chats.
+    // Answers an input of the element: of texts as a message of a conversation, if the model is one for chats. A newer
+    // message ends the answer that is under way, and is answered once that has ended.
     async #take(given) {
         if (this.#program.task.input.kind !== "text") return this.answer(given);
         this.#stop?.abort();
         const { signal } = this.#stop = new AbortController();
+        const turn = this.#ended.then(() => (signal.aborted ? undefined : this.#tell(given, signal)));
+        this.#ended = turn.catch(() => {});
+        return turn;
+    }
+
+    async #tell(given, signal) {
         const chats = Boolean(this.#program.task.input.config);
         const messages = [...this.#messages, { role: "user", content: given }];
         const [{ text }] = await this.answer(chats ? messages : given, { signal, maxNewTokens: 256 });
-        this.#messages = [...messages, { role: "assistant", content: text }];
-        return undefined;
+        if (!signal.aborted) this.#messages = [...messages, { role: "assistant", content: text }];
     }
 
     // Shows the results for an input, and returns them. Of overlapping calls the last is shown.
     async answer(given, options) {
         const number = ++this.#latest;
+        const isLatest = () => number === this.#latest;
+        const show = (results) => {
+            if (isLatest()) this.#output.replaceChildren(drawResults(results, { input: () => shownPicture(given) }));
+        };
+        const onText = (text) => show([{ kind: "text", text }]);
         try {
-            const show = (results) => {
-                if (number === this.#latest) this.#output.replaceChildren(drawResults(results, { input: () => shownPicture(given) }));
-            };
-            const onText = (text) => show([{ kind: "text", text }]);
+            if (!this.#program) throw new Error("The program is not open yet. Wait for the event \"ready\"");
             const results = await this.#program.answer(given, { onText, ...options });
             show(results);
-            if (number === this.#latest) this.dispatchEvent(new CustomEvent("answer", { detail: results }));
+            if (isLatest()) this.dispatchEvent(new CustomEvent("answer", { detail: results }));
             return results;
         } catch (error) {
-            this.#fail(error);
+            if (isLatest() && !options?.signal?.aborted) this.#fail(error);
             throw error;
         }
     }

@@ -96,9 +96,7 @@ function camera(place, give) {
 function pictureInput(_, give) {
     const place = make("div");
     const show = (file) => {
-        const shown = make("img", { src: URL.createObjectURL(file), alt: "The input" });
-        shown.onload = () => URL.revokeObjectURL(shown.src);
-        place.replaceChildren(shown);
+        place.replaceChildren(image(file, "The input"));
         give(file);
     };
     const box = make("div", { className: "files" }, fileField("Choose a picture", "image/*", show), ...(navigator.mediaDevices ? [camera(place, give)] : []), place);
@@ -114,6 +112,8 @@ function pictureInput(_, give) {
 function soundInput(_, give) {
     const place = make("div");
     const use = (file) => {
+        const before = place.querySelector("audio");
+        if (before) URL.revokeObjectURL(before.src);
         place.replaceChildren(make("audio", { controls: true, src: URL.createObjectURL(file) }));
         give(file);
     };
@@ -179,9 +179,16 @@ export function makeInput(input, method, give) {
     return INPUTS[input.kind](input, give, method);
 }
 
+// Returns an image of a file, whose address is given back once the browser has read it.
+function image(file, alt) {
+    const shown = make("img", { src: URL.createObjectURL(file), alt });
+    shown.onload = shown.onerror = () => URL.revokeObjectURL(shown.src);
+    return shown;
+}
+
 // Returns an element that shows a picture that was given, for results that are drawn over it.
 export function shownPicture(given) {
-    if (given instanceof Blob) return make("img", { src: URL.createObjectURL(given), alt: "" });
+    if (given instanceof Blob) return image(given, "");
     if (given?.videoWidth) {
         const still = make("canvas", { width: given.videoWidth, height: given.videoHeight });
         still.getContext("2d").drawImage(given, 0, 0);
