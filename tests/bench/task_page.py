@@ -42,7 +42,7 @@ from webpte.llm.generation import Generation, ignore_stops
 from webpte.tasks.files import PREPROCESSOR
 from webpte.tasks.retrieval.vectors import GpuVectors, HostVectors
 from webpte.tasks.sound.speech.timestamps import TimestampRule
-from webpte.tasks.vision.tiles import pictures_of
+from webpte.tasks.vision.scaling.tiles import pictures_of
 
 Figures = dict[str, Any]
 QUESTION = "What is in the picture?"

@@ -27,7 +27,7 @@ from webpte.llm.reply import Reply, StopStrings, stats_of
 from webpte.llm.text import ChatTemplate, SentenceEncoder, Tokenizer, check_fits
 from webpte.program import Program
 from webpte.tasks.vision.picture_prompts import PicturePrompt, PicturePrompts
-from webpte.tasks.vision.tiles import pictures_of
+from webpte.tasks.vision.scaling.tiles import pictures_of
 from webpte_serve.openai.any_json import any_object
 from webpte_serve.openai.messages import measure_pictures, pictures_in
 from webpte_serve.openai.requests import ChatRequest, Decoding

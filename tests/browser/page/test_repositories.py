@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from support.harness.hub_site import HubSite, repositories
 from support.harness.task_cases import models_folder
+from support.hub.hub_site import HubSite, repositories
 from support.page.page import python
 from support.page.page_visit import SAMPLES, START_MS, open_address, status, visit
 from webpte_host.commands import bench

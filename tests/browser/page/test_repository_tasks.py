@@ -13,11 +13,11 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 import webpte
 from page.shared.outputs.pictures import png_rgb
-from support.harness import mask_layouts, published_pictures
-from support.harness.hub_site import HubSite, files_of, repositories
 from support.harness.limits import EXPECT_MS
 from support.harness.sounds import voices_folder
 from support.harness.task_cases import make_picture, models_folder
+from support.hub import mask_layouts, published_pictures
+from support.hub.hub_site import HubSite, files_of, repositories
 from support.llm import seeing_layouts, whisper_layouts
 from support.llm.small_seq2seq import RATE
 from support.llm.small_seq2seq import sound as small_sound

@@ -28,7 +28,7 @@ SAMPLES = ROOT / "web" / "samples"
 QUESTION = "What does a cow say?"
 NEXT = "What does a dog say?"
 READY = "document.querySelector('pte-model')?.program != null"
-# Keeps what the element says; the failures are texts.
+# Keeps the answers and failures of the element; failures are texts.
 LISTENS = """() => {
     globalThis.said = [];
     const element = document.querySelector("pte-model");

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page
 
 from support.docs.documents import blocks_of
 from support.harness import extent, limits
-from support.harness.hub_site import HubSite, files_of
 from support.harness.task_cases import models_folder
+from support.hub.hub_site import HubSite, files_of
 from support.npm.host import npm_host
 from support.page.page_visit import wait_until
 from webpte_host.base.layout import ROOT

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 
 from support.graphs.fusion_graphs import ADD, MUL, VIEW
-from support.harness.hub_site import files_of
 from support.harness.image_text_cases import models_folder
+from support.hub.hub_site import files_of
 from support.llm.whisper_layouts import only_method
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import Program

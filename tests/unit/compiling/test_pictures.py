@@ -14,7 +14,7 @@ from support.harness.task_cases import make_picture
 from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError
 from webpte.tasks.vision.interpolate import interpolate
-from webpte.tasks.vision.preprocessing import Preprocessor
+from webpte.tasks.vision.scaling.preprocessing import Preprocessor
 from webpte.tasks.vision.scaling.steps import prepare_on_host
 
 SIZES = [(23, 61), (67, 29), (1, 1), (16, 16), (40, 31)]

@@ -14,8 +14,8 @@ import pytest
 
 import webpte
 from support.harness import extent
-from support.harness.hub_site import HubSite, repositories
 from support.harness.task_cases import models_folder
+from support.hub.hub_site import HubSite, repositories
 from webpte.errors import WebpteError
 from webpte_host.base.layout import ROOT
 

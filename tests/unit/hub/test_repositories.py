@@ -14,8 +14,8 @@ import pytest
 
 import webpte
 from support.graphs.graphs import chain
-from support.harness.hub_site import TOKEN, HubSite, files_of, repositories
 from support.harness.task_cases import models_folder
+from support.hub.hub_site import TOKEN, HubSite, files_of, repositories
 from support.npm.caller import Caller
 from support.write.pte_writer import write_pte
 from webpte.engine.open import hub_cache

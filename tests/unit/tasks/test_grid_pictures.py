@@ -29,7 +29,7 @@ from webpte.llm import Generator
 from webpte.llm.picture_session import patch_places, rotary_positions
 from webpte.tasks.vision.image_text import ImageTextToText
 from webpte.tasks.vision.scaling.steps import prepare_on_host
-from webpte.tasks.vision.tiles import GridPictures, pictures_of
+from webpte.tasks.vision.scaling.tiles import GridPictures, pictures_of
 
 MODELS = ["grid", "windows"]
 SEEN = "<|vision_start|><|image_pad|><|vision_end|>"

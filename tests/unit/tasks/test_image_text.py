@@ -28,7 +28,7 @@ from webpte.engine.files.json_reader import Table
 from webpte.errors import ChatTemplateError, InputError, SourceError, UnsupportedError
 from webpte.tasks.vision.image_text import ImageTextToText
 from webpte.tasks.vision.scaling.steps import prepare_on_host
-from webpte.tasks.vision.tiles import pictures_of
+from webpte.tasks.vision.scaling.tiles import pictures_of
 
 FOLDER = models_folder()
 ROWS = json.loads(EXPECTED.read_text(encoding="utf-8"))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import webpte
-from support.harness import mask_layouts as layouts
-from support.harness.hub_site import HubSite
 from support.harness.task_cases import make_picture, models_folder
+from support.hub import mask_layouts as layouts
+from support.hub.hub_site import HubSite
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import InputError, SourceError
 from webpte.tasks.vision.mask_generation import MaskGeneration

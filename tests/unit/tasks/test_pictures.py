@@ -12,7 +12,7 @@ from support.harness.task_cases import RESIZED, RESIZED_FROM, make_picture
 from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
 from webpte.tasks.vision.pictures import picture_of
-from webpte.tasks.vision.preprocessing import Preprocessor
+from webpte.tasks.vision.scaling.preprocessing import Preprocessor
 from webpte.tasks.vision.scaling.resample import resize
 
 PILLOW = np.load(RESIZED)

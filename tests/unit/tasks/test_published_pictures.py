@@ -12,8 +12,8 @@ import pytest
 
 import webpte
 from support.graphs.fusion_graphs import Net
-from support.harness import published_pictures as models
-from support.harness.hub_site import HubSite
+from support.hub import published_pictures as models
+from support.hub.hub_site import HubSite
 from support.write.pte_writer import write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import InputError, SourceError

@@ -17,7 +17,7 @@ from support.seeing.scaling import drawn, steps_for
 from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ClosedError, DeviceLostError, OutOfMemoryError
-from webpte.tasks.vision.preparer import LEAST_WORK, PicturePreparer, Prepared, batch_of
+from webpte.tasks.vision.scaling.preparer import LEAST_WORK, PicturePreparer, Prepared, batch_of
 from webpte.tasks.vision.scaling.steps import PictureSteps
 
 PICTURES = [make_picture(*size) for size in ((9, 31), (40, 17), (9, 31))]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import webpte
-from support.harness.hub_site import HubSite
 from support.harness.image_text_cases import HIGH, made, models_folder, user
+from support.hub.hub_site import HubSite
 from support.llm import seeing_layouts
 from support.llm.seeing_layouts import expected_tokens
 from support.write.pte_writer import write_pte

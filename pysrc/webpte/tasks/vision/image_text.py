@@ -13,7 +13,7 @@ from webpte.tasks.form import PICTURE, Field, TaskForm
 from webpte.tasks.language import MAX_NEW_TOKENS, LanguageTask, continues, is_chat, with_answer
 from webpte.tasks.task import task
 from webpte.tasks.vision.picture_prompts import PicturePrompts
-from webpte.tasks.vision.tiles import pictures_of
+from webpte.tasks.vision.scaling.tiles import pictures_of
 
 
 @task(

@@ -17,8 +17,8 @@ from webpte.llm.prompt import PromptPicture
 from webpte.llm.text import ChatTemplate, Tokenizer
 from webpte.tasks.language import render_chat
 from webpte.tasks.vision.pictures import checked_picture, picture_of
-from webpte.tasks.vision.preparer import LateTiles, PicturePreparer
-from webpte.tasks.vision.tiles import Pictures, TileLayout
+from webpte.tasks.vision.scaling.preparer import LateTiles, PicturePreparer
+from webpte.tasks.vision.scaling.tiles import Pictures, TileLayout
 
 Array = np.ndarray
 _SOURCES = ("image", "url", "path", "base64")  # keys of pictures in parts of messages

@@ -12,9 +12,9 @@ from webpte.errors import InputError, SourceError, UnsupportedError
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.vision.picture_files import decode_picture
-from webpte.tasks.vision.preparer import PicturePreparer, Prepared, batch_of
-from webpte.tasks.vision.preprocessing import Preprocessor
 from webpte.tasks.vision.published import preparation_of
+from webpte.tasks.vision.scaling.preparer import PicturePreparer, Prepared, batch_of
+from webpte.tasks.vision.scaling.preprocessing import Preprocessor
 
 Array = np.ndarray
 

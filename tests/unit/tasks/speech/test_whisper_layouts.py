@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.harness.hub_site import HubSite
+from support.hub.hub_site import HubSite
 from support.llm import whisper_layouts as layouts
 from support.llm.small_seq2seq import SPOKEN, kept, text_of
 from support.llm.small_seq2seq import sound as small_sound

@@ -14,8 +14,8 @@ import pytest
 from page.app import App
 from page.browser import Source
 from support.graphs.graphs import chain
-from support.harness.hub_site import repositories
 from support.harness.task_cases import models_folder
+from support.hub.hub_site import repositories
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive
 from support.page.library_page import settle
 from support.page.markup import check

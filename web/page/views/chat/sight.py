@@ -18,7 +18,7 @@ from webpte.llm.picture_session import sees
 from webpte.llm.prompt import PictureReader
 from webpte.tasks.files import CONFIG, PREPROCESSOR
 from webpte.tasks.vision.picture_prompts import PicturePrompts
-from webpte.tasks.vision.tiles import Pictures, pictures_of
+from webpte.tasks.vision.scaling.tiles import Pictures, pictures_of
 
 FILES = (CONFIG, PREPROCESSOR)  # besides the tokenizer's
 _NO_TEMPLATE = (

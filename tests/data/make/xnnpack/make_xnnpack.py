@@ -1,6 +1,6 @@
 """Writes tests/suites/xnnpack.zip: programs for XNNPACK, with the outputs of ExecuTorch's runtime.
 
-    PYTHONPATH=pysrc:tests python tests/data/make/make_xnnpack.py [NAME ...]
+    PYTHONPATH=pysrc:tests python tests/data/make/xnnpack/make_xnnpack.py [NAME ...]
 
 Run it in the export environment (docs/use/export.md). With names of cases, such as `conv2d__qc8`,
 only these are written, and replace the cases of the same names in the zip.
@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 from torch.utils._pytree import tree_leaves
 
-from data.make.xnnpack_kinds import KINDS, Calls, Kind
-from data.make.xnnpack_modules import (
+from data.make.xnnpack.xnnpack_kinds import KINDS, Calls, Kind
+from data.make.xnnpack.xnnpack_modules import (
     Attention,
     Block,
     Gated,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
-from webpte.tasks.vision.preprocessing import Preprocessor
+from webpte.tasks.vision.scaling.preprocessing import Preprocessor
 from webpte.tasks.vision.scaling.resample import BICUBIC, LANCZOS
 from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps, Size
 
