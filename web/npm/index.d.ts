@@ -78,7 +78,7 @@ export interface LoadOptions extends CallOptions {
   keep?: boolean;
   maxContext?: number;
   kvCache?: "f32" | "f16" | "int8";
-  /** Round prompts of models with 4-bit weights to 8 bits: faster, with a small error. */
+  /** Round prompts of models with weights of 4 or 8 bits: faster, with a small error. */
   int8Products?: boolean;
 }
 

@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--int8-products",
         action="store_true",
-        help="round prompts of models with 4-bit weights to 8 bits: faster, with a small error",
+        help="round prompts to 8 bits as the weights are: faster, with a small error",
     )
     options = parser.parse_args(arguments)
     if not environment.inside():

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
 
 from page.app import App
 from page.core.session import Session
 from support.page.chat_page import CONFIG, TOKENIZER, act, found_tokenizer, open_chat, send, shown
-from support.page.fake_page import ROOT, Engine, FakeBrowser, drive
+from support.page.fake_page import ROOT, Engine, FakeBrowser, File, drive, drop
 from webpte import DeviceInfo, Options, Program, errors
-from webpte_host.serving.gallery import gallery
 
-CARDS = json.loads(gallery(ROOT / "web", None))
+FLOATS = ROOT / "tests/data/llm/llama_tiny_fp32.pte"
+STORIES = ROOT / "web/samples/stories.pte"  # weights of 8 bits
 
 
 async def choose(app: App, value: str, act: str = "kv-cache") -> Session:
@@ -117,14 +117,14 @@ def test_prompts_that_a_device_computes_in_floats(monkeypatch: pytest.MonkeyPatc
     drive(script)
 
 
-def test_no_faster_prompts_without_4_bit_weights() -> None:
+@pytest.mark.parametrize(("path", "offered"), [(FLOATS, False), (STORIES, True)])
+def test_faster_prompts_are_for_rounded_weights(path: Path, offered: bool) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
-        await app.receive({"act": "hello", "cards": CARDS})
-        await app.receive({"act": "card", "name": "stories"})
+        await drop(app, File(path.name, path.read_bytes()))
         await app.receive({"act": "view", "name": "chat"})
         await found_tokenizer(app)
         assert options(browser)
-        assert not options(browser, "chat-prompts")
+        assert bool(options(browser, "chat-prompts")) is offered
 
     drive(script)
 

@@ -1,4 +1,4 @@
-"""The choice of faster prompts, whose numbers are rounded to 8 bits, for weights of 4 bits."""
+"""The choice of faster prompts, whose numbers are rounded to 8 bits as the weights are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from page.shared.html.markup import Html, choice, h
 from webpte import Options
 from webpte.engine.call.options import applied_to
 
-_ROUNDED = "et_vk.linear_q4gsw.default"  # the operator whose inputs the option rounds
+# The operators whose inputs the option rounds.
+_ROUNDED = {"et_vk.linear_q4gsw.default", "aten._weight_int8pack_mm.default"}
 _FLOATS, _INTEGERS = "", "int8"
 _TEXTS = {_FLOATS: "In floats", _INTEGERS: "Faster (rounded to 8 bits)"}
 _NOTE = (
@@ -20,7 +21,7 @@ _NO_USE = " On this device prompts stay in floats."
 
 def prompt_choice(session: Session) -> Html | None:
     """Return the choice; None for a program whose prompts no option rounds."""
-    if not any(_ROUNDED in info.ops for info in session.methods.values()):
+    if not any(_ROUNDED & info.ops.keys() for info in session.methods.values()):
         return None
     target = applied_to(Options(int8_products=True), session.program.device_info).target
     takes_integers = target.int8_products and not target.subgroup_matrices
