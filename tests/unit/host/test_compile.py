@@ -124,9 +124,14 @@ def test_weights_are_not_compressed_for_the_report(
 ) -> None:
     (tmp_path / "big.pte").write_bytes(bytes(5000))
     (tmp_path / "program.json").write_bytes(b" " * 5000)
-    whole = command.Path.read_bytes
+    read = Path.read_bytes
     opened: list[str] = []
-    monkeypatch.setattr(Path, "read_bytes", lambda path: (opened.append(path.name), whole(path))[1])
+
+    def read_bytes(path: Path) -> bytes:
+        opened.append(path.name)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
     text = command.report(Compiled(tmp_path, ("forward",), {"big.pte": 0, "program.json": 0}))
     assert opened == ["program.json"]
     weights, table, everything = (line.split() for line in text.splitlines()[1:])
