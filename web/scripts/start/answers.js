@@ -1,0 +1,92 @@
+// Answers of a sample before Python is there, by its compiled program. They are drawn by the module that draws the results
+// of all compiled programs. Where the program cannot be opened, or fails, there are no answers, and the page waits for
+// Python, which says why.
+
+const RUNTIME = "../../runtime/";
+
+// Returns what makes answers of a card, or null for a card without a compiled program.
+//
+// show  called with an element that shows the newest answer; with nothing once there are no answers
+export const makeAnswers = (card, show) => {
+  if (!card?.compiled || !navigator.gpu) return null;
+  const ending = new AbortController();
+  const { signal } = ending;
+  let program = null;
+  let wanted = null; // the newest input, unless it is being answered
+  let asked = 0; // counts inputs: an answer to an input that was taken back is not shown
+  let isBusy = false;
+
+  const letGo = () => {
+    const device = program?.device;
+    program?.close();
+    program = null;
+    device?.destroy(); // Python has a device of its own
+  };
+  const end = () => {
+    if (signal.aborted) return;
+    ending.abort();
+    wanted = null;
+    if (!isBusy) letGo();
+  };
+  const fail = (error) => {
+    if (signal.aborted) return;
+    console.info(`no answers before Python is there: ${error.message}`);
+    end();
+    show();
+  };
+
+  const open = async () => {
+    const place = new URL(RUNTIME + card.compiled, import.meta.url);
+    const [compiled, { drawResults }] = await Promise.all([import(new URL("index.js", place)), import(new URL("../webpte-view.js", place))]);
+    signal.throwIfAborted();
+    program = await compiled.open({ originals: new URL(card.folder, document.baseURI), signal });
+    if (signal.aborted) letGo();
+    signal.throwIfAborted();
+    return drawResults;
+  };
+  const opening = open();
+  opening.catch(fail);
+
+  // Pictures that become smaller first have another answer than in Python.
+  const fits = async (given) => {
+    if (!(given instanceof Blob)) return true;
+    const { input, method } = program.task;
+    if (input.rule.scaled) return true;
+    const picture = await createImageBitmap(given);
+    const [rows, columns] = ["H", "W"].map((dim) => input.layout.indexOf(dim));
+    const isHeld = program.methods[method].shapes.some(([shape]) => shape[rows] >= picture.height && shape[columns] >= picture.width);
+    picture.close();
+    return isHeld;
+  };
+  const work = async () => {
+    const drawResults = await opening;
+    while (wanted) {
+      const [number, make] = [asked, wanted];
+      wanted = null;
+      const given = await make();
+      const results = await fits(given) ? await program.answer(given) : null;
+      if (number === asked && results) show(drawResults(results));
+    }
+  };
+
+  return {
+    // Answers an input; of inputs that come meanwhile, the last. `make` returns it, or a promise.
+    ask: (make) => {
+      if (signal.aborted) return;
+      asked++;
+      wanted = make;
+      if (isBusy) return;
+      isBusy = true;
+      work().catch(fail).finally(() => {
+        isBusy = false;
+        if (signal.aborted) letGo();
+      });
+    },
+    // Forgets the inputs that were given.
+    forget: () => {
+      asked++;
+      wanted = null;
+    },
+    end,
+  };
+};
