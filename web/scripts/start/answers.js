@@ -88,5 +88,6 @@ export const makeAnswers = (card, show) => {
       wanted = null;
     },
     end,
+    opened: opening.then(() => {}, () => {}), // or it cannot be
   };
 };

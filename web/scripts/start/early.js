@@ -349,6 +349,8 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
     show,
     end,
     isShown: () => Boolean(now),
+    // Resolves once the program can answer, if it can before Python is there.
+    canAnswer: async () => { await now?.answers?.opened; },
     // Takes an act of the section, or files for the program that is to come; returns whether it was one.
     takes: (element, message) => {
       if (!now) return false;
