@@ -37,7 +37,9 @@ export const makeAnswers = (card, show) => {
 
   const open = async () => {
     const place = new URL(RUNTIME + card.compiled, import.meta.url);
-    const [compiled, { drawResults }] = await Promise.all([import(new URL("index.js", place)), import(new URL("../webpte-view.js", place))]);
+    // The two last ones are imported by the first, later: they come at the same time.
+    const names = ["index.js", "../webpte-view.js", "../webpte-run.js", "../webpte-task.js"];
+    const [compiled, { drawResults }] = await Promise.all(names.map((name) => import(new URL(name, place))));
     signal.throwIfAborted();
     program = await compiled.open({ originals: new URL(card.folder, document.baseURI), signal });
     if (signal.aborted) letGo();

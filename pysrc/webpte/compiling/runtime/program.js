@@ -122,14 +122,14 @@ const EVERY = [{ file: "program.json", software: false, features: [] }];
 // signal        an AbortSignal, which ends the loading
 // onProgress    called with { stage, done, total }; stages: compile, constants
 // descriptions  the folder's descriptions, of which the first that suits is taken
-// originals     the address of the folder with the .pte and .ptd files, by default `base`
+// originals     the address of the folder with the .pte and .ptd files, relative to `base`, which is the default
 export async function open(base, { device, signal, onProgress, descriptions = EVERY, originals = base } = {}) {
     const { adapter, software } = await findAdapter(device);
     const has = adapter.features;
     const suits = (one) => (software || !one.software) && one.features.every((name) => has.has(name));
     const { file } = descriptions.find(suits) ?? EVERY[0];
     const table = check(await fetched(new URL(file, base), "json", signal));
-    const program = new Program(base, table, new Files(base, table, signal, originals), device);
+    const program = new Program(base, table, new Files(base, table, signal, new URL(originals, base)), device);
     await program.load({ adapter, software }, signal, onProgress);
     return program;
 }
