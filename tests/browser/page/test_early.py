@@ -95,7 +95,7 @@ def test_a_stroke_is_answered_before_python_is_there_and_again_after(
     assert answers(page, "#outputs") == first
     expect(early).to_be_empty()
     expect(page.locator(".early-answer")).to_have_count(0)
-    assert page.evaluate("devices.map(({ isDestroyed }) => isDestroyed)") == [True]
+    page.wait_for_function("devices.length === 1 && devices[0].isDestroyed")
 
 
 def thorough(value: str) -> Any:
@@ -168,8 +168,12 @@ def test_an_answer_is_taken_back_with_its_drawing(page: Page, site: Site) -> Non
     draw_one(page, page.locator("#early canvas.pad"))
     assert answers(page, "#early")[0] == "1"
     page.locator("#early").get_by_role("button", name="Cancel").click()
+    page.locator("#gallery-list [data-name=photo]").click()  # at once: its program has a device
+    expect(page.locator("#early .early-answer canvas")).to_be_visible()
+    page.locator("#early").get_by_role("button", name="Cancel").click()
     expect(page.locator("#early")).to_be_empty()
-    assert page.evaluate("devices.map(({ isDestroyed }) => isDestroyed)") == [True]
+    page.wait_for_function("devices.every(({ isDestroyed }) => isDestroyed)")
+    assert state(page) is None
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 // Python, which says why.
 
 const RUNTIME = "../../runtime/";
+let users = 0; // of the device, which their programs share
 
 // Returns what makes answers of a card, or null for a card without a compiled program.
 //
@@ -13,20 +14,21 @@ export const makeAnswers = (card, show) => {
   const { signal } = ending;
   let program = null;
   let wanted = null; // the newest input, unless it is being answered
-  let asked = 0; // counts inputs: an answer to an input that was taken back is not shown
-  let isBusy = false;
+  let forgotten = 0; // times: an answer to an input that was taken back is not shown
+  let working = null; // a promise, while inputs are answered
 
+  users++;
   const letGo = () => {
     const device = program?.device;
     program?.close();
-    program = null;
-    device?.destroy(); // Python has a device of its own
+    users--;
+    if (!users) device?.destroy(); // Python has a device of its own
   };
   const end = () => {
     if (signal.aborted) return;
     ending.abort();
     wanted = null;
-    if (!isBusy) letGo();
+    Promise.allSettled([opening, working]).then(letGo);
   };
   const fail = (error) => {
     if (signal.aborted) return;
@@ -42,7 +44,6 @@ export const makeAnswers = (card, show) => {
     const [compiled, { drawResults }] = await Promise.all(names.map((name) => import(new URL(name, place))));
     signal.throwIfAborted();
     program = await compiled.open({ originals: new URL(card.folder, document.baseURI), signal });
-    if (signal.aborted) letGo();
     signal.throwIfAborted();
     return drawResults;
   };
@@ -63,11 +64,11 @@ export const makeAnswers = (card, show) => {
   const work = async () => {
     const drawResults = await opening;
     while (wanted) {
-      const [number, make] = [asked, wanted];
+      const [number, make] = [forgotten, wanted];
       wanted = null;
       const given = await make();
       const results = await fits(given) ? await program.answer(given) : null;
-      if (number === asked && results) show(drawResults(results));
+      if (number === forgotten && results) show(drawResults(results));
     }
   };
 
@@ -75,18 +76,12 @@ export const makeAnswers = (card, show) => {
     // Answers an input; of inputs that come meanwhile, the last. `make` returns it, or a promise.
     ask: (make) => {
       if (signal.aborted) return;
-      asked++;
       wanted = make;
-      if (isBusy) return;
-      isBusy = true;
-      work().catch(fail).finally(() => {
-        isBusy = false;
-        if (signal.aborted) letGo();
-      });
+      working ??= work().catch(fail).finally(() => { working = null; });
     },
     // Forgets the inputs that were given.
     forget: () => {
-      asked++;
+      forgotten++;
       wanted = null;
     },
     end,

@@ -365,7 +365,10 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
     },
     // Follows Python, which opens what was chosen.
     opened: ({ any, opening }) => {
-      if (!now) return;
+      if (!now) {
+        if (!any || opening) dropAnswer();
+        return;
+      }
       if (!any) {
         rest = null;
         dropAnswer();
