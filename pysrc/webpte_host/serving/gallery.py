@@ -28,7 +28,7 @@ def gallery(web: Path, installed: Path | None, runtime: Path | None = None) -> b
     """Build gallery.json; `installed` is the file with the models' cards, if it exists.
 
     Each card gets its `folder`, relative to the page, and `compiled`, the folder in the `runtime`
-    with its compiled program, if there is one. A card that cannot be read or drawn is
+    with its compiled program, if that exists. A card that cannot be read or drawn is
     replaced by its name and a `problem`.
     """
     cards = [

@@ -27,7 +27,7 @@ from webpte_host.base.progress import Display
 from webpte_host.setup.precompile import LIBRARY, find_node
 
 COMPILED, INDEX = "compiled", "samples.json"
-_KEY = "samples"  # in the stamp of a runtime: a digest of what was compiled
+_KEY = "samples"  # in the stamp of a runtime: digests of the sources
 _SCRIPT = Path(__file__).with_name("compile_samples.mjs")
 _COMPILER = PYSRC / "webpte" / "compiling"
 _LARGEST = 1 << 20  # bytes of a program: a larger one answers too late to be of use
@@ -36,7 +36,7 @@ _OWN = ("index.js", "program.json", "software.json")
 
 
 def compiled_folder(runtime: Path, program: Path) -> str:
-    """Return the folder of a compiled program in a runtime; "" if there is none of these bytes."""
+    """Return the folder of a compiled program in a runtime; "" if it was compiled of other bytes."""
     try:
         known = json.loads((runtime / COMPILED / INDEX).read_bytes())
         is_same = known[program.stem] == _sha256(program.read_bytes())
