@@ -58,6 +58,12 @@ def test_a_large_sample_is_left_out(web: Path, monkeypatch: pytest.MonkeyPatch) 
     assert answering(web / "samples") == ["photo"]
 
 
+@pytest.mark.parametrize("card", ["no JSON", "[]", '{"view": "run", "inputs": "x"}', "{}"])
+def test_a_card_that_cannot_be_read_is_left_out(web: Path, card: str) -> None:
+    (web / "samples" / "digits.json").write_text(card)
+    assert answering(web / "samples") == ["photo"]
+
+
 def test_a_failure_is_reported_and_leaves_the_runtime_as_it_was(
     runtime: Path, web: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
