@@ -12,20 +12,30 @@ from webpte.compiling.constants import ConstantFiles
 from webpte.compiling.description import Description
 from webpte.compiling.language import language_tables
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
-from webpte.compiling.runtime_files import runtime_files
+from webpte.compiling.runtime_files import DeviceRow, runtime_files
 from webpte.compiling.task import Opener, task_examples
 from webpte.compiling.write_folder import write_folder
 from webpte.engine.call.info import ScalarInfo
 from webpte.engine.files.source import ByteSource
-from webpte.engine.gpu.device_info import DeviceInfo
+from webpte.engine.gpu.device_info import BINDING_LIMIT, BUFFER_LIMIT, DeviceInfo
 from webpte.engine.gpu.recording.device import EVERY_GPU, RecordingDevice
 from webpte.engine.run.build import Build
 from webpte.program import build_of, contents_of
 
 Examples = Mapping[str, Sequence[Sequence[Any]]]
-DESCRIPTION = "program.json"  # for every GPU; adapters on the CPU get another
+DESCRIPTION = "program.json"  # for every GPU
 SOFTWARE = replace(EVERY_GPU, software=True)
-_CLASSES = {"software.json": SOFTWARE, DESCRIPTION: EVERY_GPU}
+# Browsers give these limits to the GPUs of computers. Kernels may bind ten buffers, so that more is
+# fused, and large weights are bound whole: a token of Llama 1B takes 103 dispatches, not 167.
+_DESKTOP_LIMITS = {
+    BINDING_LIMIT: (1 << 31) - 4,
+    BUFFER_LIMIT: (1 << 31) - 4,
+    "maxComputeWorkgroupStorageSize": 32768,
+    "maxStorageBuffersPerShaderStage": 10,
+}
+DESKTOP = replace(EVERY_GPU, limits=EVERY_GPU.limits | _DESKTOP_LIMITS)
+# In this order: the first that suits a device is taken.
+_CLASSES = {"software.json": SOFTWARE, "desktop.json": DESKTOP, DESCRIPTION: EVERY_GPU}
 
 
 @dataclass(frozen=True)
@@ -65,11 +75,13 @@ async def compile(
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
     files: dict[str, bytes | ByteSource] = {}
+    devices: list[DeviceRow] = []
     for description, device in _CLASSES.items():
         opener = Opener(source, data, name, task, labels, frozenset(more or ()))
         found, methods = await _described(opener, device, examples or {})
         files |= found.files | {description: found.text}
-    written = runtime_files(_CLASSES, found.is_language_model, found.has_task)
+        devices.append({"file": description, "software": device.software, **found.needs})
+    written = runtime_files(devices, found.is_language_model, found.has_task)
     files |= more or {}
     files |= {name: text.encode() for name, text in written.items()}
     folder = await write_folder(Path(out), files, DESCRIPTION)
@@ -82,6 +94,7 @@ class _DeviceVariant:
     """The description of a program for a class of devices, and the files that it names."""
 
     text: bytes
+    needs: dict[str, Any]  # features, and limits
     files: dict[str, bytes | ByteSource]
     is_language_model: bool
     has_task: bool
@@ -121,7 +134,8 @@ async def _described(
         text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
         files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
-        return _DeviceVariant(text, files, language is not None, task is not None), tuple(tables)
+        flags = language is not None, task is not None
+        return _DeviceVariant(text, table["device"], files, *flags), tuple(tables)
 
 
 async def _method(

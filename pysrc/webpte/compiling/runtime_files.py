@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # `serve.py build --npm` runs this module where NumPy may be missing
-    from webpte.engine.gpu.device_info import DeviceInfo
+from typing import Any
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
 TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
@@ -33,6 +30,8 @@ _COMMENT = re.compile(r"^[ \t]*//[^\n]*\n", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+|^\n", re.MULTILINE)
 
 _NOTHING: Mapping[Path, str] = MappingProxyType({})
+
+DeviceRow = dict[str, Any]  # file, software, features, limits
 
 _TYPED = """\
 // Types of the compiled program of this folder.
@@ -53,19 +52,16 @@ export const open = (options) => openAt(base, { descriptions, ...options });
 
 
 def runtime_files(
-    descriptions: Mapping[str, DeviceInfo], language: bool = False, task: bool = False
+    devices: Sequence[DeviceRow], language: bool = False, task: bool = False
 ) -> dict[str, str]:
     """Return the files by name.
 
-    descriptions  the devices that each description is for; the first that suits is taken
-    language      whether the program is a language model
-    task          whether it has a task, which a page shows
+    devices   the descriptions, and the devices that each is for; the first that suits is taken
+    language  whether the program is a language model
+    task      whether it has a task, which a page shows
     """
-    rows = [
-        {"file": name, "software": info.software, "features": list(info.features)}
-        for name, info in descriptions.items()
-    ]
-    files = {DEVICES: json.dumps(rows), ENTRY: _OPENS % json.dumps(rows), "index.d.ts": _TYPED}
+    rows = json.dumps(devices)
+    files = {DEVICES: rows, ENTRY: _OPENS % rows, "index.d.ts": _TYPED}
     files |= modules(language, task)
     if task:
         files[PAGE] = (_MODULES / "view" / PAGE).read_text(encoding="utf-8")

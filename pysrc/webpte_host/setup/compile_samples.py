@@ -33,7 +33,7 @@ _SCRIPT = Path(__file__).with_name("compile_samples.mjs")
 _COMPILER = PYSRC / "webpte" / "compiling"
 _LARGEST = 1 << 20  # bytes of a program: a larger one answers too late to be of use
 _SHARED = ("webpte-run.js", "webpte-task.js", "webpte-view.js")
-_OWN = ("index.js", "program.json", "software.json")
+_OWN = ("index.js", "program.json", "desktop.json", "software.json")
 
 
 def compiled_folder(runtime: Path, program: Path) -> str:
@@ -82,7 +82,7 @@ def answering(samples: Path) -> list[str]:
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
             if _answers(json.loads(path.read_bytes()), path.with_suffix(".pte")):
                 found.append(path.stem)
-    return found  # the gallery tells what is wrong with other cards
+    return found  # the gallery tells the faults of other cards
 
 
 def _answers(card: dict[str, Any], program: Path) -> bool:

@@ -48,6 +48,20 @@ def test_methods_that_sample(llama: Path) -> None:
             assert plan["bounds"][0][1:3] == [0, last]
 
 
+def test_a_step_on_a_computers_gpu_has_fewer_dispatches(llama: Path) -> None:
+    names = "desktop.json", "program.json"
+    desktop, every = (json.loads((llama / name).read_text("utf-8")) for name in names)
+    assert dispatches_of_a_step(desktop) < dispatches_of_a_step(every)
+    rows = json.loads((llama / "devices.json").read_text("utf-8"))
+    assert [row["file"] for row in rows] == ["software.json", *names]
+    assert [row["limits"] for row in rows[1:]] == [desktop["device"]["limits"], {}]
+    assert rows[1]["limits"]["maxStorageBuffersPerShaderStage"] == 10
+
+
+def dispatches_of_a_step(table: Table) -> int:
+    return len(table["methods"]["forward.greedy"]["plans"][0]["dispatches"])
+
+
 def test_caches_and_weights_are_shared(llama: Path) -> None:
     async def transfers() -> int:
         device = RecordingDevice()
@@ -113,12 +127,29 @@ def test_prompts_go_in_chunks_and_steps_in_batches(modules: Path) -> None:
     code = f"return [await answer({PROMPT}, {{ maxNewTokens: 12 }}), log];"
     found, log = run(modules, code)
     assert found == sums(PROMPT, 12)
+    assert log[:2] == [["f.greedy", [3, 1, 4, 1], 0], ["f.greedy", [1, 5, 9, 2], 3]]
+    assert log[2:] == [[1, 7, False], [2, 8, True], [4, 10, True], [4, 14, True]]
+    found, log = run(modules, code, facts={"rewinds": False})
+    assert found == sums(PROMPT, 12)
     assert log[:3] == [
         ["f.greedy", [3, 1, 4, 1], 0],
         ["f.greedy", [5, 9], 4],
         ["f.greedy", [2], 6],
     ]
-    assert log[3:] == [[1, 7, False], [2, 8, True], [4, 10, True], [4, 14, True]]
+
+
+def test_the_sizes_of_a_prompts_calls(modules: Path) -> None:
+    code = f"""
+    const {{ chunksOf }} = await import("./language.mjs");
+    const asked = [[2047, 2047], [512, 512], [65, 65], [65, 200], [100, 100], [1, 900], [0, 9]];
+    const chunks = {[2**power for power in range(10)]};
+    const sizes = (rewinds) => asked.map((one) => chunksOf(...one, chunks, rewinds));
+    return [sizes(true), sizes(false)];
+    """
+    found, plain = run(modules, code)
+    assert found == [[512] * 4, [512], [64, 1], [64, 1], [64, 64], [1], []]
+    assert plain[0] == [512] * 3 + [256, 128, 64, 32, 16, 8, 4, 2, 1]
+    assert plain[4] == [64, 32, 4]
 
 
 def test_an_answer_ends_where_the_context_is_full(modules: Path) -> None:
@@ -176,7 +207,7 @@ def test_steps_end_where_a_plan_ends(modules: Path) -> None:
 
 
 def test_step_by_step_where_tokens_cannot_stay_on_the_gpu(modules: Path) -> None:
-    code = f"return [await answer({PROMPT}, {{ maxNewTokens: 4 }}), log.slice(3)];"
+    code = f"return [await answer({PROMPT}, {{ maxNewTokens: 4 }}), log.slice(2)];"
     found, steps = run(modules, code, facts={"ahead": False})
     assert found == sums(PROMPT, 4)
     assert steps == [[1, 7, False], [1, 8, False], [1, 9, False]]
@@ -195,7 +226,7 @@ def test_a_sampler_gets_its_settings(modules: Path) -> None:
     return seen;
     """
     seen = run(modules, code)
-    assert [name for name, _ in seen] == ["f.greedy", "f.greedy", "f.sampled"]
+    assert [name for name, _ in seen] == ["f.greedy", "f.sampled"]
     assert seen[-1][1] == [7, [0.5, 7, 0.25, 0, 1, 0, 0, 0], [3, 256]]
 
 

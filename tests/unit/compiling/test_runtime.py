@@ -408,7 +408,29 @@ def test_there_is_no_webgpu_here(modules: Path, described: Table) -> None:
     assert is_error
 
 
+def test_the_first_description_that_suits_is_taken(modules: Path) -> None:
+    code = """
+    const { descriptionFor } = await import("./program.mjs");
+    const rows = [
+        { file: "software.json", software: true },
+        { file: "f16.json", software: false, features: ["shader-f16"], limits: { buffers: 8 } },
+        { file: "desktop.json", software: false, features: [], limits: { buffers: 10 } },
+        { file: "program.json" },
+    ];
+    const has = (features, buffers) => ({ features: new Set(features), limits: { buffers } });
+    const f16 = ["shader-f16"];
+    const gpus = [has(f16, 8), has(f16, 4), has([], 10), has([], 8)];
+    return [
+        descriptionFor(has(f16, 10), true, rows),
+        ...gpus.map((gpu) => descriptionFor(gpu, false, rows)),
+        descriptionFor(gpus[0], false, []),
+    ];
+    """
+    found = [name.removesuffix(".json") for name in run(modules, code)]
+    assert found == ["software", "f16", "program", "desktop", "program", "program"]
+
+
 def test_the_bundle_has_no_comments_and_is_small() -> None:
-    text = runtime_files.runtime_files({})[runtime_files.RUNTIME]
+    text = runtime_files.runtime_files([])[runtime_files.RUNTIME]
     assert not [line for line in text.splitlines() if line.lstrip().startswith("//")]
     assert len(gzip.compress(text.encode(), 9)) < 20_000

@@ -92,7 +92,7 @@ def test_the_task_of_a_model(
 
 
 def test_the_demo_is_short(tmp_path: Path) -> None:
-    page = runtime_files({}, task=True)["index.html"]
+    page = runtime_files([], task=True)["index.html"]
     assert page.count("\n") < 200
     assert "<pte-model" in page
 
@@ -107,7 +107,7 @@ def test_shapes_of_another_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_runtime_is_small() -> None:
     if shutil.which("npm") is None:
         pytest.skip("there is no npm, which brings esbuild")
-    text = esbuild.minified(runtime_files({})[RUNTIME], Display())
+    text = esbuild.minified(runtime_files([])[RUNTIME], Display())
     assert len(text) <= 40_000
     assert len(gzip.compress(text.encode(), 9)) <= 15_000
 

@@ -78,6 +78,6 @@ def test_a_bundler_takes_it(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_compiled_folder_says_what_it_is_for() -> None:
-    files = runtime_files.runtime_files({})
+    files = runtime_files.runtime_files([])
     assert json.loads(files["devices.json"]) == []
     assert "Promise<Program>" in files["index.d.ts"]

@@ -37,6 +37,19 @@ function seedOf(seed) {
     return new Int32Array(BigUint64Array.of(BigInt(seed)).buffer);
 }
 
+// Returns the sizes of calls for the last `left` of `count` tokens. Where caches can be written again, the last call may
+// begin earlier, so that fewer calls are enough.
+export function chunksOf(left, count, chunks, rewinds) {
+    if (left <= 0) return [];
+    const fits = chunks.findLast((size) => size <= left);
+    const several = [fits, ...chunksOf(left - fits, count, chunks, rewinds)];
+    const whole = rewinds ? chunks.find((size) => size >= left && size <= count) : undefined;
+    return whole && cost([whole]) <= cost(several) ? [whole] : several;
+}
+
+const CALL = 32; // a call takes as long as this many tokens more: it reads all weights
+const cost = (sizes) => sizes.reduce((sum, size) => sum + size + CALL, 0);
+
 // Steps of a method for one token each, several in one submission: each takes the token that the one before has sampled.
 class Steps {
     #table;
@@ -196,8 +209,8 @@ export class Language {
         if (position < this.#cached.length && !rewinds) position = 0;
         this.#cached = [];
         const calls = [];
-        while (position < tokens.length) {
-            const size = chunks.findLast((one) => one <= tokens.length - position);
+        for (const size of chunksOf(tokens.length - position, tokens.length, chunks, rewinds)) {
+            position = Math.min(position, tokens.length - size);
             const chunk = tokens.slice(position, position + size);
             const last = position + size === tokens.length ? sampler : null;
             const name = this.#name(last);

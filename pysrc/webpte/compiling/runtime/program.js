@@ -113,7 +113,14 @@ class Files {
     }
 }
 
-const EVERY = [{ file: "program.json", software: false, features: [] }];
+const EVERY = [{ file: "program.json" }];
+
+// Returns the file of the first description for a device: `has` are the features and limits, of its adapter if there is none.
+export function descriptionFor(has, software, descriptions) {
+    const suits = ({ software: needsSoftware, features = [], limits = {} }) => (software || !needsSoftware)
+        && features.every((name) => has.features.has(name)) && Object.entries(limits).every(([name, limit]) => has.limits[name] >= limit);
+    return (descriptions.find(suits) ?? EVERY[0]).file;
+}
 
 // Opens the compiled program in a folder.
 //
@@ -125,9 +132,7 @@ const EVERY = [{ file: "program.json", software: false, features: [] }];
 // originals     the address of the folder with the .pte and .ptd files, relative to `base`, which is the default
 export async function open(base, { device, signal, onProgress, descriptions = EVERY, originals = base } = {}) {
     const { adapter, software } = await findAdapter(device);
-    const has = adapter.features;
-    const suits = (one) => (software || !one.software) && one.features.every((name) => has.has(name));
-    const { file } = descriptions.find(suits) ?? EVERY[0];
+    const file = descriptionFor(adapter, software, descriptions);
     const table = check(await fetched(new URL(file, base), "json", signal));
     const program = new Program(base, table, new Files(base, table, signal, new URL(originals, base)), device);
     await program.load({ adapter, software }, signal, onProgress);

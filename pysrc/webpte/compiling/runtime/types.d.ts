@@ -44,7 +44,7 @@ export interface LoadOptions {
 }
 
 /** A description in a folder, and the devices that it is for. */
-export interface DeviceClass { file: string; software: boolean; features: string[] }
+export interface DeviceClass { file: string; software?: boolean; features?: string[]; limits?: Record<string, number> }
 export interface OpenOptions extends LoadOptions {
   descriptions?: DeviceClass[];
   /** The address of the folder with the .pte and .ptd files, by default the program's. */
