@@ -73,7 +73,7 @@ def integer_dispatches(kernel: GemmKernel, gemm: Gemm, out: int, target: Target)
         params=gemm.params(1, 1),
         grid=fold_grid(ceil_div(gemm.m * gemm.k // BLOCK, WORKGROUP_SIZE)),
         types=(*kernel.types, *gemm.types(gemm.stored)),
-        overrides=(blocks,),
+        overrides=(blocks, *(pair for pair in kernel.overrides if pair[0] == "INVERTED")),
     )
     kept = [pair for pair in kernel.overrides if pair[0] in KEPT]
     multiply = replace(
