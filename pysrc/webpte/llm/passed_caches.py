@@ -2,18 +2,24 @@
 
 Programs that are parts of a model share no memory, so the caches go from call to call as values;
 on a GPU they stay there. A second method may begin them, from a whole prompt; further tokens go to
-the method itself, as many as it takes at once. Tokens are sampled on the host.
+the method itself, as many as it takes at once. Tokens are sampled on the host, of whose logits only
+the last row is read.
+
+A method that takes a fixed number of tokens gets the last token several times where fewer are left.
+The rows that these write are written again by the next call. Where they would be past the end of
+the caches, the call begins earlier instead, with tokens again that the caches have already.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from webpte.engine.call.call import CallLog
-from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.call.gpu_tensor import GpuTensor, join_rows
 from webpte.engine.call.info import TensorInfo
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.run.build import Build
@@ -46,6 +52,8 @@ class PassedCaches(Decoder):
         super().__init__(build, method, log, embedding)
         self._prompt = prompt
         self._held: list[Any] = build.keep(("passed caches", method.info.name), list)
+        # The rows that the caches are of, if calls take several: tokens or embeddings.
+        self._rows: list[Array] = build.keep(("rows of passed caches", method.info.name), list)
 
     async def run_unread(self, inputs: Sequence[Any]) -> None:
         await self._run(inputs)
@@ -75,10 +83,15 @@ class PassedCaches(Decoder):
                     done = rows.shape[1]
                     logits, made = await self._call(self._prompt, rows, 0, ())
                 caches = made or (self._held if begin else _zeros(self._method))
-                width = _first(self._method).shape[1]
-                for at in range(done, rows.shape[1], width):
-                    given = self._method, rows[:, at : at + width], begin + at, caches
-                    logits, found = await self._call(*given)
+                width, end = _first(self._method).shape[1], self._end()
+                known, start = rows, begin
+                if end is not None:
+                    before = [each[:, :begin] for each in self._rows]
+                    known, start = np.concatenate([*before, rows], axis=1), 0
+                for at in range(begin + done, begin + rows.shape[1], width):
+                    first = at if end is None else max(min(at, end - width), 0)
+                    given = known[:, first - start : at - start + width], first, caches
+                    logits, found = await self._call(self._method, *given)
                     _free(made)
                     caches = made = found
             except BaseException:
@@ -86,7 +99,15 @@ class PassedCaches(Decoder):
                 raise
             _free(self._held)
             self._held[:] = made
+            self._rows[:] = [] if end is None else [known]
             return logits
+
+    def _end(self) -> int | None:
+        """Return the rows of the caches; None for a method whose calls never go past them."""
+        first = _first(self._method)
+        if first.dynamic or first.shape[1] == 1:
+            return None
+        return min(max(one.shape[1:-1]) for one in _cache_inputs(self._method))
 
     async def _call(
         self, method: Method, rows: Array, begin: int, caches: Sequence[Any]
@@ -106,10 +127,13 @@ class PassedCaches(Decoder):
         on_host = isinstance(self._build.device, str)
         place = OutputPlacement.HOST if on_host else OutputPlacement.OWNED
         logits, *made = await method.run(method.request(given, place))
-        read = await logits.numpy() if isinstance(logits, GpuTensor) else logits
-        _free([logits])
-        each = read.reshape(-1, read.shape[-1])
-        return each[min(count, len(each)) - 1], made
+        try:
+            return await _row(logits, count), made
+        except BaseException:
+            _free(made)
+            raise
+        finally:
+            _free([logits])
 
     # Other ways of decoding, which take a method with state
 
@@ -141,6 +165,22 @@ class PassedCaches(Decoder):
         raise UnsupportedError(f"method {self._method.info.name!r}: {_WHY}")
 
 
+async def _row(logits: Any, count: int) -> Array:
+    """Return the last of `count` rows of logits; on the GPU a single row is read back."""
+    width = logits.shape[-1]
+    last = min(count, math.prod(logits.shape) // width) - 1
+    if isinstance(logits, GpuTensor):
+        if logits.nbytes == logits.stored_dtype.itemsize * width or width % 2:
+            return (await logits.numpy()).reshape(-1, width)[last]
+        row = await join_rows([(logits, last, 1)])
+        try:
+            return (await row.numpy()).reshape(width)
+        finally:
+            row.destroy()
+    found: Array = logits.reshape(-1, width)[last]
+    return found
+
+
 def _first(method: Method) -> TensorInfo:
     """Return the input of tokens or embeddings."""
     first = method.info.inputs[0]
@@ -148,11 +188,14 @@ def _first(method: Method) -> TensorInfo:
     return first
 
 
+def _cache_inputs(method: Method) -> list[TensorInfo]:
+    given = [method.info.inputs[at] for at in passed_caches(method.info)]
+    return [one for one in given if isinstance(one, TensorInfo)]
+
+
 def _zeros(method: Method) -> list[Array]:
     """Return caches without contents."""
-    given = [method.info.inputs[at] for at in passed_caches(method.info)]
-    tensors = [one for one in given if isinstance(one, TensorInfo)]
-    return [np.zeros(one.shape, DTYPES[one.dtype].numpy) for one in tensors]
+    return [np.zeros(one.shape, DTYPES[one.dtype].numpy) for one in _cache_inputs(method)]
 
 
 def _free(values: Sequence[Any]) -> None:
