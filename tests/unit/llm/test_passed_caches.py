@@ -19,6 +19,12 @@ from webpte.llm.generation import ignore_stops
 
 TABLE = np.random.default_rng(7).standard_normal((WORDS, WIDTH)).astype(np.float32)
 AT_ONCE = 5
+HOW: tuple[dict[str, Any], ...] = (
+    {},
+    {"temperature": 0.9, "top_p": 0.9},
+    {"temperature": 0.9, "top_k": 5},
+    {"repetition_penalty": 1.3},  # last: its rows are counted
+)
 
 
 def expected(tokens: Sequence[int], count: int) -> list[int]:
@@ -61,11 +67,23 @@ def test_calls_end_with_the_caches(device: str) -> None:
     wait(run())
 
 
-def test_only_the_last_row_of_logits_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    device, read = SimulatedDevice(), list[int]()
+@pytest.mark.parametrize("half", [False, True])
+def test_tokens_are_sampled_on_the_gpu(monkeypatch: pytest.MonkeyPatch, half: bool) -> None:
+    """Nothing but tokens is read back; a penalty needs the host, and reads a row a token."""
+    features = ("shader-f16",) if half else ()
+    device, read, prompt = SimulatedDevice(features=features), list[int](), range(3, 10)
+    file = write_pte(step(AT_ONCE, TABLE))
+
+    async def tokens(generator: Generator, **how: Any) -> list[int]:
+        found = generator.generate(prompt, 6, seed=3, **how)
+        ignore_stops(found)
+        return await tokens_of(found)
 
     async def run() -> None:
-        async with await webpte.load(write_pte(step(AT_ONCE, TABLE)), device=device) as program:
+        async with await webpte.load(file, device="numpy") as program:
+            on_host = Generator(program)
+            wanted = [await tokens(on_host, **how) for how in HOW]
+        async with await webpte.load(file, device=device) as program:
             reading = device.read
 
             def counted(buffer: int, size: int) -> Awaitable[bytes]:
@@ -73,8 +91,26 @@ def test_only_the_last_row_of_logits_is_read_back(monkeypatch: pytest.MonkeyPatc
                 return reading(buffer, size)
 
             monkeypatch.setattr(device, "read", counted)
-            assert await answer(Generator(program), range(3, 10), 4) == expected(range(3, 10), 4)
+            generator = Generator(program)
+            for how, expects in zip(HOW, wanted, strict=True):
+                assert await tokens(generator, **how) == expects
+                assert read == [4 * WORDS] * (6 if "repetition_penalty" in how else 0)
 
     wait(run())
-    assert read == [4 * WORDS] * len(read)
-    assert len(read) == 2 + 3  # two calls for the prompt
+
+
+def test_tokens_have_probabilities_and_memory_is_freed() -> None:
+    device = SimulatedDevice()
+
+    async def run() -> None:
+        async with await webpte.load(write_pte(step(AT_ONCE, TABLE)), device=device) as program:
+            generator, buffers = Generator(program), list[int]()
+            for _ in range(3):
+                found = generator.generate(range(3, 10), 4, logprobs=True)
+                ignore_stops(found)
+                assert await tokens_of(found) == expected(range(3, 10), 4)
+                assert [one.token for one in found.logprobs] == expected(range(3, 10), 4)
+                buffers.append(program.stats.buffers)
+            assert buffers[1] == buffers[2]
+
+    wait(run())
