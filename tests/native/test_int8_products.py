@@ -90,9 +90,19 @@ def rounded_in_blocks(x: Array) -> Array:
     return (np.round(blocks * inverse) * scale).reshape(x.shape)
 
 
-@pytest.mark.parametrize("sizes", extent.some(MANY[1:3], *MANY[1:]), ids=str)
-def test_blocks_of_32_values(sizes: Sizes) -> None:
-    graph, (x,) = linear(sizes, "q4")
+@pytest.mark.parametrize(
+    "config", linear_int8.INT8_TILE_CONFIGS, ids=lambda c: f"{c.rows}x{c.columns}"
+)
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    extent.share([(sizes, kind) for kind in ("q4", "int8") for sizes in MANY[1:]], 2),
+    ids=str,
+)
+def test_blocks_of_32_values(
+    sizes: Sizes, kind: str, config: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_int8, "INT8_TILE_CONFIGS", (config,))
+    graph, (x,) = linear(sizes, kind)
     x[0, 1] = 0
     x[0, 2, :32] *= 1000
     (got, names) = wait(outputs(graph, [x], BLOCKS))
@@ -105,7 +115,7 @@ def test_blocks_of_32_values(sizes: Sizes) -> None:
     assert 1e-4 < np.abs(got - exact).max() / np.abs(exact).max() < 2e-2
 
 
-@pytest.mark.parametrize(("kind", "options"), [("q4", BLOCKS), ("rounded", None)])
+@pytest.mark.parametrize(("kind", "options"), [("q4", BLOCKS), ("int8", BLOCKS), ("rounded", None)])
 def test_a_nan_stays_in_its_row(kind: str, options: webpte.Options | None) -> None:
     graph, (x,) = linear(MANY[1], kind)
     x[0, 3, 40] = np.nan

@@ -24,6 +24,7 @@ _LOADING = {
     **{name: name for name in ("device", "data", "strict", "name", "keep")},
     "maxContext": "max_context",
     "kvCache": "kv_cache",
+    "int8Products": "int8_products",
 }
 _MODELS = {**_LOADING, **{name: name for name in ("slots", "tokenizer", "waiting")}}
 _OF_CALLS = ("onProgress", "signal")  # options that stay in JavaScript
@@ -218,7 +219,10 @@ def _loading(options: Mapping[str, Any], known: Mapping[str, str] = _LOADING) ->
     device = options.get("device")
     if device is not None and device not in _DEVICES:
         raise InputError(f"device: {device!r}: there are {' and '.join(map(repr, _DEVICES))}")
-    return {known[name]: value for name, value in options.items() if value is not None}
+    given = {known[name]: value for name, value in options.items() if value is not None}
+    if given.pop("int8_products", False):
+        given["options"] = webpte.Options(int8_products=True)
+    return given
 
 
 def _advised(error: Told, advice: str) -> Told:

@@ -8,6 +8,7 @@ DOING = {
     "open-url": "opening this address",
     "device": "opening the program on this device",
     "kv-cache": "opening the program with this KV cache",
+    "prompts": "opening the program with other prompts",
     "method": "choosing this method",
     "close": "closing the program",
     "go": "going to this entry",

@@ -29,6 +29,7 @@ from page.sections.listen.controller import ListenController
 from page.sections.open.controller import OpenController
 from page.sections.open.dropped_folder import read_folder
 from page.sections.open.file_section import draw_file
+from page.sections.open.model_options import ModelOptions
 from page.sections.outputs.controller import OutputController
 from page.sections.run.controller import RunController
 from page.sections.share.controller import ShareController
@@ -63,6 +64,7 @@ class App:
             self._state, self._opening, self._views, self._inputs, self._outputs
         )
         self._library = LibraryController(self._state, self._gallery.open_address)
+        self._options = ModelOptions(self._state, self._opening)
         self._checking = CheckController(self._state, self._opening)
         self._tuning = TuneController(self._state)
         self._share = ShareController(self._state, self._saved, lambda: self._gallery.entry)
@@ -109,7 +111,7 @@ class App:
         controllers: tuple[object, ...] = (self._views.panel(view),)
         if not view:
             controllers = (
-                *(self, self._opening, self._gallery, self._inputs),
+                *(self, self._opening, self._options, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
                 *(self._batch, self._listening, self._share, self._tuning, self._state.undo),
             )
@@ -215,13 +217,6 @@ class App:
             return
         if not await self._opening.open(session.source, device=wanted):
             self._running.draw()  # shows the device that is still in use
-
-    async def on_kv_cache(self, message: Message) -> None:
-        """Open the current language model with another KV cache."""
-        session, wanted = self._state.session, str(message["value"]) or None
-        if session is not None and wanted != session.source.kv_cache:
-            source = replace(session.source, kv_cache=wanted)
-            await self._opening.open(source, device=session.device)
 
     async def on_method(self, message: Message) -> None:
         session = self._state.session

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from page.shared.cards.cards import Card
 from page.shared.inputs.photos import Photo
 from page.shared.npy import Array
-from webpte import DeviceInfo, Download
+from webpte import DeviceInfo, Download, Options
 from webpte.engine.open.library import Entry, LibraryFile, Usage
 
 Message = Mapping[str, Any]  # what someone did: "act", and what belongs to it
@@ -34,6 +34,7 @@ class Source:
     file: LibraryFile | None = None  # `data`, if the library has it or could
     max_context: int | None = None  # tokens that someone chose, of a language model
     kv_cache: str | None = None  # "f16" or "int8", where someone chose it
+    int8_products: bool = False  # someone chose prompts that are rounded to 8 bits
     task: str = ""  # of `webpte.tasks`, as its manifest or card says; a card may describe it
     beside: Mapping[str, Any] = field(default_factory=dict)  # files dropped with it, by name
     places: Mapping[str, str] = field(default_factory=dict)  # addresses of a repository's, by name
@@ -43,6 +44,11 @@ class Source:
     def key(self) -> str:
         """The address, or a file's name: the key of a program's kept data."""
         return self.address or self.name
+
+    @property
+    def options(self) -> Options | None:
+        """The options of `webpte.load` that someone chose; None for the usual options."""
+        return Options(int8_products=True) if self.int8_products else None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
-import { noteVisit, showStart } from "./start/boot.js";
+import { isFirstVisit, noteVisit, showStart } from "./start/boot.js";
 import { makeEarly } from "./start/early.js";
 import { hasModuleWorkers, reasonOf, startPython } from "./start/python.js";
 import { copyText, watchEnter } from "./text.js";
@@ -32,6 +32,7 @@ const scripts = {}; // by view, the promise of its last call
 let wantsFocus = false; // the palette has opened a sample
 let patch = null; // set before the first message comes
 const gallery = fetchGallery(find("gallery-list"));
+const LONGEST_WAIT_MS = 3000; // of Python for a sample, at the first visit
 const IN_SIGHT = 400; // pixels of a section that must be visible
 const measureBar = () => page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
 new ResizeObserver(measureBar).observe(find("run")); // the bar is sticky, and covers that edge
@@ -230,7 +231,10 @@ const connect = (_, worker) => {
 
 // ---- the start, before Python runs
 
-showStart(gallery);
+// A sample that answers at once comes before 23 MB of Python take the line.
+const waited = new Promise((resolve) => setTimeout(resolve, LONGEST_WAIT_MS));
+const lineIsFree = isFirstVisit() ? Promise.race([gallery.then(() => early.canAnswer()), waited]) : Promise.resolve();
+showStart(lineIsFree);
 const failed = (reason) => {
   if (["up", "ready"].includes(page.dataset.state)) return;
   page.dataset.state = "failed";
@@ -241,7 +245,7 @@ const failed = (reason) => {
 if (!hasModuleWorkers()) {
   failed("this browser has no module workers. Use Chrome 113, Firefox 141, Safari 26 or newer.");
 }
-startPython(connect).catch(() => failed("PyScript is missing: run serve.py again to set up the runtime."));
+lineIsFree.then(() => startPython(connect)).catch(() => failed("PyScript is missing: run serve.py again to set up the runtime."));
 patching.catch(() => failed("Idiomorph is missing: run serve.py again to set up the runtime."));
 addEventListener("unhandledrejection", ({ reason }) => failed(reasonOf(reason)));
 addEventListener("error", ({ error }) => { if (error) failed(error.message); }); // none: a warning of the layout

@@ -3,8 +3,8 @@
 // With BLOCKS, a block has a scale by which its largest value becomes 127: `numbers` is [m, k / 32]. Otherwise x is
 // rounded with a scale and a zero per row: `numbers` is [m, 2].
 //
-// Of eight values the codes of the four at even places make a word, then those at odd places: the order of the nibbles
-// in a word of weights.
+// Four values make a word. With NIBBLES, the four at even places of eight make a word, then those at odd places: the order
+// of the nibbles in a word of weights.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -14,6 +14,7 @@
 // use lib/gemm/gemm.wgsl
 
 override BLOCKS: bool;
+override NIBBLES: bool;
 
 struct Params {
     gemm: Gemm,
@@ -80,6 +81,8 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         let at = block * BLOCK_QUADS + i;
         let a = codes_of(vec4<f32>(x[at]), rounding);
         let b = codes_of(vec4<f32>(x[at + 1u]), rounding);
-        codes[at / 2u] = vec2<u32>(word_of(vec4<u32>(a.x, a.z, b.x, b.z)), word_of(vec4<u32>(a.y, a.w, b.y, b.w)));
+        let even = select(a, vec4<u32>(a.x, a.z, b.x, b.z), NIBBLES);
+        let odd = select(b, vec4<u32>(a.y, a.w, b.y, b.w), NIBBLES);
+        codes[at / 2u] = vec2<u32>(word_of(even), word_of(odd));
     }
 }

@@ -1,4 +1,4 @@
-// Linear layers with weights of 4 bits and many rows, in integers: x is codes of 8 bits, from linear_q4_codes.wgsl.
+// Linear layers with weights of 4 or 8 bits and many rows, in integers: x is codes of 8 bits, from linear_q4_codes.wgsl.
 // The products of 32 k are added up exactly, and scaled once.
 
 // use lib/quads.wgsl
@@ -26,21 +26,25 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> output: array<Out>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-const WEIGHT_WORDS = WORDS / 2u; // of a column in a step
+const WEIGHT_WORDS = ${WEIGHT_WORDS}u; // of a column in a step: WORDS, or half as many for weights of 4 bits
+const BYTE_WEIGHTS = WEIGHT_WORDS == WORDS; // only with BLOCKS
+const WORD_VALUES = K_STEP / WEIGHT_WORDS;
 const A_ITEMS = A_QUADS * WORDS; // words of four rows
 const B_ITEMS = B_QUADS * WEIGHT_WORDS; // words of four columns
 const A_LOADS = (A_ITEMS + THREADS - 1u) / THREADS;
+const B_LOADS = (B_ITEMS + THREADS - 1u) / THREADS;
 
 // The scales of each step: of the columns, and with BLOCKS of the rows.
 var<workgroup> column_scales: array<Quad, B_QUADS>;
 var<workgroup> row_scales: array<Quad, A_QUADS>;
 // Sums of the weights of each column, in parts; x's zero is multiplied with them.
-var<workgroup> weight_sums: array<Quad, B_ITEMS>;
+var<workgroup> weight_sums: array<Quad, select(B_ITEMS, 1u, BYTE_WEIGHTS)>;
 
 struct Fetched {
     a0: vec4<u32>,
     a1: vec4<u32>,
-    b: vec4<u32>,
+    b0: vec4<u32>,
+    b1: vec4<u32>,
     column_scale: Quad,
     row_scale: Quad,
 }
@@ -50,6 +54,10 @@ fn fetch_a(part: Part, item: u32, k: u32) -> vec4<u32> {
     let length = params.gemm.k / 4u;
     let at = (part.row + item / WORDS * 4u) * length + k / 4u + item % WORDS;
     return vec4<u32>(codes[at], codes[at + length], codes[at + 2u * length], codes[at + 3u * length]);
+}
+
+fn fetch_b(part: Part, item: u32, k: u32) -> vec4<u32> {
+    return words_of(part.column + item / WEIGHT_WORDS * 4u, k + item % WEIGHT_WORDS * WORD_VALUES);
 }
 
 fn number_of(row: u32, k: u32) -> f32 {
@@ -65,9 +73,15 @@ fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
         found.a1 = fetch_a(part, thread + THREADS, k);
     }
     if (thread < B_ITEMS) {
-        let column = part.column + thread / WEIGHT_WORDS * 4u;
-        found.b = words_of(column, k + thread % WEIGHT_WORDS * 8u);
-        found.column_scale = scales_of(column, k);
+        found.b0 = fetch_b(part, thread, k);
+    }
+    if (B_LOADS == 2u) {
+        found.b1 = fetch_b(part, thread + THREADS, k);
+    }
+    if (BYTE_WEIGHTS && thread < B_QUADS) {
+        found.column_scale = scales_of(part.column + thread * 4u, k);
+    } else if (!BYTE_WEIGHTS && thread < B_ITEMS) {
+        found.column_scale = scales_of(part.column + thread / WEIGHT_WORDS * 4u, k);
     }
     if (BLOCKS && thread < A_QUADS) {
         let row = part.row + thread * 4u;
@@ -81,6 +95,18 @@ fn signed_nibbles(nibbles: vec4<u32>) -> vec4<u32> {
     return ((nibbles & vec4<u32>(0x0f0f0f0fu)) + vec4<u32>(0x78787878u)) ^ vec4<u32>(0x80808080u);
 }
 
+fn store_bytes(thread: u32, found: Fetched) {
+    if (thread < B_ITEMS) {
+        b_tile[thread % WORDS][thread / WORDS] = found.b0;
+    }
+    if (B_LOADS == 2u) {
+        b_tile[thread % WORDS][(thread + THREADS) / WORDS] = found.b1;
+    }
+    if (thread < B_QUADS) {
+        column_scales[thread] = found.column_scale;
+    }
+}
+
 // Stores what was fetched, and returns the sums of its weights.
 fn store(thread: u32, found: Fetched) -> Quad {
     var sums = Quad();
@@ -90,11 +116,13 @@ fn store(thread: u32, found: Fetched) -> Quad {
     if (A_LOADS == 2u) {
         a_tile[thread % WORDS][(thread + THREADS) / WORDS] = found.a1;
     }
-    if (thread < B_ITEMS) {
+    if (BYTE_WEIGHTS) {
+        store_bytes(thread, found);
+    } else if (thread < B_ITEMS) {
         let word = thread % WEIGHT_WORDS;
         let quad = thread / WEIGHT_WORDS;
-        let low = signed_nibbles(found.b);
-        let high = signed_nibbles(found.b >> vec4<u32>(4u));
+        let low = signed_nibbles(found.b0);
+        let high = signed_nibbles(found.b0 >> vec4<u32>(4u));
         b_tile[2u * word][quad] = low;
         b_tile[2u * word + 1u][quad] = high;
         if (word == 0u) {
@@ -156,6 +184,9 @@ fn add_step(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32) {
 
 fn weights_of(column_quad: u32) -> Quad {
     var sum = Quad();
+    if (BLOCKS) {
+        return sum; // x has no zero
+    }
     for (var i = 0u; i < WEIGHT_WORDS; i++) {
         sum += weight_sums[column_quad * WEIGHT_WORDS + i];
     }
@@ -204,7 +235,7 @@ fn main(
         add_step(&sums, row_quad, column_quad);
         workgroupBarrier();
     }
-    if (thread < B_ITEMS) {
+    if (!BLOCKS && thread < B_ITEMS) {
         weight_sums[thread] = of_weights;
     }
     workgroupBarrier();

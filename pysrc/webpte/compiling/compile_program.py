@@ -78,7 +78,7 @@ async def compile(
 
 
 @dataclass(frozen=True)
-class _ForDevice:
+class _DeviceVariant:
     """The description of a program for a class of devices, and the files that it names."""
 
     text: bytes
@@ -89,7 +89,7 @@ class _ForDevice:
 
 async def _described(
     opener: Opener, device: DeviceInfo, examples: Examples
-) -> tuple[_ForDevice, tuple[str, ...]]:
+) -> tuple[_DeviceVariant, tuple[str, ...]]:
     recorder = RecordingDevice(device)
     program, task = await opener.open(recorder)
     async with program:
@@ -121,7 +121,7 @@ async def _described(
         text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
         files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
-        return _ForDevice(text, files, language is not None, task is not None), tuple(tables)
+        return _DeviceVariant(text, files, language is not None, task is not None), tuple(tables)
 
 
 async def _method(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.conformance.parts import PARTS
-from webpte_export.conformance.sample import Chosen
+from webpte_export.conformance.sample import CaseSelection
 from webpte_export.conformance.table import failures, table
 from webpte_export.errors import ExportError
 
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         parser.error("name a source tree of ExecuTorch, and the folder for the suites")
     try:
         for part in given.part or PARTS:
-            chosen = Chosen(given.filter, given.most)
+            chosen = CaseSelection(given.filter, given.most)
             export_part(part, given.checkout, given.out, chosen, given.jobs, given.seconds)
     except ExportError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def export_part(
-    part: str, checkout: Path, out: Path, chosen: Chosen, jobs: int, seconds: float
+    part: str, checkout: Path, out: Path, chosen: CaseSelection, jobs: int, seconds: float
 ) -> None:
     import torch
 

@@ -287,8 +287,8 @@ def import_torchvision() -> Any:
 def leave_weights_random() -> None:
     """Keep the tests' models from downloading trained weights, before the tests are imported.
 
-    Their random weights give zeros, or numbers too small to compare: heads begin with zeros, and
-    norms of a batch do not know what they divide by. So these get random numbers, too.
+    Random weights give zeros, or numbers too small to compare: heads begin with zeros, and norms of
+    a batch with a variance of 1. So both get random numbers.
     """
     import torch
 

@@ -13,7 +13,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
-class Chosen:
+class CaseSelection:
     """The cases whose id matches a pattern, or `most` of them."""
 
     pattern: str = "*"

@@ -63,6 +63,11 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--max-context", type=int, help="tokens; fewer need less memory")
     parser.add_argument("--kv-cache", choices=("f16", "int8"), help="a smaller KV cache")
+    parser.add_argument(
+        "--int8-products",
+        action="store_true",
+        help="round prompts to 8 bits as the weights are: faster, with a small error",
+    )
     options = parser.parse_args(arguments)
     if not environment.inside():
         return environment.rerun_inside(["api", *arguments], with_browser=False)
@@ -76,6 +81,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def _serve(options: argparse.Namespace, keys: Sequence[str]) -> int:
+    import webpte
     from webpte_serve.api.app import ApiApp
     from webpte_serve.api.load_models import open_model
     from webpte_serve.api.server import ApiServer
@@ -83,6 +89,8 @@ async def _serve(options: argparse.Namespace, keys: Sequence[str]) -> int:
 
     loading = {"max_context": options.max_context, "kv_cache": options.kv_cache}
     given = {name: value for name, value in loading.items() if value is not None}
+    if options.int8_products:
+        given["options"] = webpte.Options(int8_products=True)
     models = []
     for text in options.models:
         model = await open_model(text, options.device, options.waiting, options.slots, **given)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _HUB, _NONE = "hf:", "none"
 _MANIFEST = "webpte.json"
+_TEXTS = {".html", ".js", ".json", ".ts", ".wgsl"}
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -190,11 +191,14 @@ def _minify(folder: Path) -> None:
 
 
 def report(compiled: Compiled) -> str:
-    """Return a line for each file: its bytes, and its bytes when a server compresses."""
+    """Return a line for each file: its bytes, and its bytes when a server compresses texts."""
     rows = []
     for name in compiled.sizes:
-        data = (compiled.folder / name).read_bytes()
-        rows.append((name, len(data), len(gzip.compress(data, 9))))
+        path = compiled.folder / name
+        size = path.stat().st_size
+        # Weights may be gigabytes, and a browser reads ranges, which no server compresses.
+        is_text = path.suffix in _TEXTS
+        rows.append((name, size, len(gzip.compress(path.read_bytes(), 9)) if is_text else size))
     rows.append(("in all", sum(row[1] for row in rows), sum(row[2] for row in rows)))
     width = max(len(name) for name, *_ in rows)
     lines = [

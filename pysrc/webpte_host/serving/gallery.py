@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_host.base.json_files import Table, read_json, read_table
+from webpte_host.setup.compile_samples import compiled_folder
 
 SAMPLES = "samples"
 MODELS = "models"
@@ -23,13 +24,16 @@ class _CardError(Exception):
     """A card that the page could not draw."""
 
 
-def gallery(web: Path, installed: Path | None) -> bytes:
+def gallery(web: Path, installed: Path | None, runtime: Path | None = None) -> bytes:
     """Build gallery.json; `installed` is the file with the models' cards, if it exists.
 
-    Each card gets its `folder`, relative to the page. A card that cannot be read or drawn is
+    Each card gets its `folder`, relative to the page, and `compiled`, the folder in the `runtime`
+    with its compiled program, if that exists. A card that cannot be read or drawn is
     replaced by its name and a `problem`.
     """
-    cards = [card for path in sorted((web / SAMPLES).glob("*.json")) for card in _sample(path)]
+    cards = [
+        card for path in sorted((web / SAMPLES).glob("*.json")) for card in _sample(path, runtime)
+    ]
     cards += _installed(installed) if installed is not None else []
     cards.sort(key=_place)
     return json.dumps(cards).encode()
@@ -40,7 +44,7 @@ def _place(card: dict[str, Any]) -> tuple[float, str]:
     return (_ORDER if order is None else order), card["name"]
 
 
-def _sample(path: Path) -> list[dict[str, Any]]:
+def _sample(path: Path, runtime: Path | None) -> list[dict[str, Any]]:
     """Read a sample's card. Other files, such as tokenizers, have two dots in their names."""
     if "." in path.stem:
         return []
@@ -50,7 +54,8 @@ def _sample(path: Path) -> list[dict[str, Any]]:
         _check(card, path.name)
     except _CardError as error:
         return [{**place, "problem": str(error).replace(str(path), path.name)}]
-    return [{**card, **place}]
+    compiled = runtime and compiled_folder(runtime, path.with_suffix(".pte"))
+    return [{**card, **place, **({"compiled": compiled} if compiled else {})}]
 
 
 def _installed(index: Path) -> list[dict[str, Any]]:

@@ -169,7 +169,8 @@ class Handler(BaseHTTPRequestHandler):
             up = "." if url_path(self.path) == path else ".."
             return page_config(self.server.runtime, f"{up}{self.server.runtime_path}")
         if path == _GALLERY_PATH:
-            return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
+            installed = find_file(self.server.mounts, _INSTALLED_PATH)
+            return gallery(self.server.web, installed, self.server.runtime)
         if path in (_PAGE_PATH, _EMBED_PATH):
             file = find_file(self.server.mounts, _PAGE_PATH)
             if file is not None:

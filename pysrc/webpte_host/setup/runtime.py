@@ -6,10 +6,12 @@
     runtime/pyscript/    PyScript's distribution
     runtime/tokenizers/  Hugging Face's tokenizers in JavaScript, for webpte.text
     runtime/webpte.bytecode  compiled modules of NumPy, webpte and the page
+    runtime/compiled/    compiled samples
     runtime/stamp.json   the list of files, and the hash of the lock
 
 built under a temporary name and renamed when it is complete. Then the modules of a start are
-compiled (see precompile.py). The stamp makes later starts fast and independent of the network.
+compiled (see precompile.py), and samples (see compile_samples.py). The stamp makes later starts
+fast and independent of the network.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME
 from webpte_host.base.progress import Display, megabytes
 from webpte_host.setup import sources
+from webpte_host.setup.compile_samples import ensure_samples
 from webpte_host.setup.precompile import ensure_compiled
 
 LOCK = Path(__file__).with_name("runtime_lock.json")
@@ -149,13 +152,14 @@ def ensure_runtime(
 ) -> Path:
     """Return the runtime folder, after setting it up if it is not complete and current.
 
-    compile_edits  compile compile edited modules again
+    compile_edits  compile edited modules and samples again
     """
     lock_bytes = lock_path.read_bytes()
     lock_hash = hashlib.sha256(lock_bytes).hexdigest()
     if not is_current(folder, lock_hash):
         _set_up(display or Display(), folder, lock_bytes, lock_hash)
     ensure_compiled(display, folder, folder / _STAMP, compile_edits)
+    ensure_samples(display, folder, folder / _STAMP, compile_edits)
     return folder
 
 

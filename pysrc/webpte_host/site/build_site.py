@@ -41,7 +41,8 @@ _NOT_PAGE = ("harness.html", "harness.js", "npm")  # tests, and the package for 
 
 _HEAD = "<head>"
 _COMPRESSED = frozenset(
-    {".cjs", ".css", ".html", ".ipynb", ".js", ".json", ".mjs", ".pte", ".py", ".svg", ".wasm"}
+    {".cjs", ".css", ".html", ".ipynb", ".js", ".json", ".mjs"}
+    | {".pte", ".py", ".svg", ".wasm", ".wgsl"}
 )
 _WORTH_BYTES = 1024
 _WORTH_SHARE = 0.9
@@ -75,7 +76,7 @@ def write_models(site: Path, models: ModelStore | None, web: Path = WEB) -> int:
     index = site / "models" / INDEX
     if cards:
         index.write_text(json.dumps(cards, ensure_ascii=False), encoding="utf-8")
-    (site / "gallery.json").write_bytes(gallery(web, index if cards else None))
+    (site / "gallery.json").write_bytes(gallery(web, index if cards else None, site / "runtime"))
     return len(cards)
 
 

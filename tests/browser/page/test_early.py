@@ -1,19 +1,40 @@
-"""A program chosen before Python is there: its input is used at once, and answered later."""
+"""A program chosen before Python is there: its input is used at once, and answered later.
+
+A sample that was compiled is answered at once, too, and once more by Python.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.page.page_visit import START_MS, show_samples, status, wait_until_ready
 from support.page.strokes import draw_one
+from webpte_host.base.layout import WEB
 from webpte_host.harness.browser import PageLog
+from webpte_host.serving.gallery import gallery
+from webpte_host.serving.routing import media_type
 from webpte_host.serving.server import Site
 
 TEN_MBIT = 10e6 / 8  # bytes per second
+# Collects the devices of the page's own thread, which Python does not use.
+COUNT_DEVICES = """
+globalThis.devices = [];
+const { requestDevice } = GPUAdapter.prototype;
+GPUAdapter.prototype.requestDevice = async function (...given) {
+  const device = await requestDevice.apply(this, given);
+  const destroy = device.destroy.bind(device);
+  device.destroy = () => { device.isDestroyed = true; destroy(); };
+  device.isDestroyed = false;
+  devices.push(device);
+  return device;
+};
+"""
 # As in a browser that allows no storage: the page's own thread, on which PyScript opens one, too.
 NO_DATABASE = "Object.defineProperty(window, 'indexedDB', { configurable: true, value: undefined })"
 
@@ -39,22 +60,132 @@ def state(page: Page) -> str | None:
     return page.locator("html").get_attribute("data-state")
 
 
-def test_a_stroke_drawn_while_python_is_fetched_is_answered(page: Page, site: Site) -> None:
+def answers(page: Page, place: str) -> list[str]:
+    """Return the lines of the answer that is shown in a place of the page."""
+    names, numbers = (f"{place} .largest li .{name}" for name in ("label-name", "number"))
+    expect(page.locator(names)).to_have_count(5)
+    return page.locator(names).all_inner_texts() + page.locator(numbers).all_inner_texts()
+
+
+def draw_early(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}?model=digits", wait_until="commit")
+    expect(page.locator("#early canvas.pad")).to_be_visible()
+    draw_one(page, page.locator("#early canvas.pad"))
+
+
+def test_a_stroke_is_answered_before_python_is_there_and_again_after(
+    page: Page, site: Site
+) -> None:
     throttle(page)
+    page.add_init_script(COUNT_DEVICES)
     page.goto(f"{site.url}?model=digits", wait_until="commit")
     early = page.locator("#early")
     expect(early.get_by_role("heading", name="Draw a digit")).to_be_visible()
     expect(early.locator("canvas.pad")).to_be_visible()
     expect(early.locator(".early-head img")).to_be_visible()
     draw_one(page, page.locator("#early canvas.pad"))
-    expect(page.locator("#early-note")).to_contain_text("The answer comes")
+    first = answers(page, "#early")
+    assert first[0] == "1"
+    expect(page.locator("#early-note")).to_be_empty()
     expect(page.locator("#boot")).to_contain_text(
         re.compile(r"Draw a digit: \d+\.\d of \d+\.\d MB")
     )
     assert state(page) is None  # Python is far away
     expect(status(page)).to_contain_text("Done: 1", timeout=START_MS)
-    expect(page.locator("#outputs .largest li").first).to_contain_text("1")
+    assert answers(page, "#outputs") == first
     expect(early).to_be_empty()
+    expect(page.locator(".early-answer")).to_have_count(0)
+    page.wait_for_function("devices.length === 1 && devices[0].isDestroyed")
+
+
+def thorough(value: str) -> Any:
+    return pytest.param(value, marks=pytest.mark.thorough)
+
+
+BROKEN = {
+    "its module": ("**/compiled/digits/index.js", "throw new Error('broken')"),
+    "its description": ("**/compiled/digits/software.json", "{}"),
+    "its weights": ("**/samples/digits.pte", "cut"),
+}
+
+
+@pytest.mark.parametrize(
+    "broken", [thorough("its module"), "its description", thorough("its weights")]
+)
+def test_without_its_compiled_program_a_stroke_waits_for_python(
+    page: Page, site: Site, broken: str
+) -> None:
+    address, body = BROKEN[broken]
+    kind = media_type(address)
+    log = PageLog(page)
+    page.route(address, lambda route: route.fulfill(body=body, content_type=kind), times=1)
+    draw_early(page, site)
+    expect(page.locator("#early-note")).to_contain_text("The answer comes")
+    expect(page.locator("#early .outputs-none")).to_have_count(0)
+    expect(status(page)).to_contain_text("Done: 1", timeout=START_MS)
+    assert any("no answers before Python is there" in line for line in log.console)
+    assert (log.errors, log.console_errors) == ([], [])
+
+
+@pytest.mark.parametrize("missing", ["the compiled program", thorough("WebGPU")])
+def test_where_nothing_can_answer_a_stroke_waits_for_python(
+    page: Page, site: Site, missing: str
+) -> None:
+    log = PageLog(page)
+    if missing == "WebGPU":
+        page.add_init_script("delete Navigator.prototype.gpu")
+    else:
+        cards = json.loads(gallery(WEB, None))
+        page.route("**/gallery.json", lambda route: route.fulfill(json=cards))
+    draw_early(page, site)
+    expect(page.locator("#early-note")).to_contain_text("The answer comes")
+    expect(page.locator("#early .outputs-none")).to_have_count(0)
+    expect(status(page)).to_contain_text("Done: 1", timeout=START_MS)
+    assert (log.errors, log.console_errors) == ([], [])
+
+
+def test_a_lost_device_leaves_the_answer_to_python(page: Page, site: Site) -> None:
+    throttle(page)
+    page.add_init_script(COUNT_DEVICES)
+    draw_early(page, site)
+    assert answers(page, "#early")[0] == "1"
+    page.evaluate("devices[0].destroy()")
+    draw_one(page, page.locator("#early canvas.pad"))
+    expect(page.locator("#early-note")).to_contain_text("The answer comes")
+    expect(page.locator("#early .largest")).to_have_count(0)
+    expect(status(page)).to_contain_text("Done: 1", timeout=START_MS)
+
+
+@pytest.mark.thorough
+def test_an_answer_is_taken_back_with_its_drawing(page: Page, site: Site) -> None:
+    throttle(page)
+    page.add_init_script(COUNT_DEVICES)
+    draw_early(page, site)
+    assert answers(page, "#early")[0] == "1"
+    page.locator("#early").get_by_role("button", name="Clear").click()
+    expect(page.locator("#early .largest")).to_have_count(0)
+    expect(page.locator("#early").get_by_text("The answer appears here.")).to_be_visible()
+    draw_one(page, page.locator("#early canvas.pad"))
+    assert answers(page, "#early")[0] == "1"
+    page.locator("#early").get_by_role("button", name="Cancel").click()
+    page.locator("#gallery-list [data-name=photo]").click()  # at once: its program has a device
+    expect(page.locator("#early .early-answer canvas")).to_be_visible()
+    page.locator("#early").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#early")).to_be_empty()
+    page.wait_for_function("devices.every(({ isDestroyed }) => isDestroyed)")
+    assert state(page) is None
+
+
+@pytest.mark.thorough
+def test_the_example_is_answered_before_python_is_there(page: Page, site: Site) -> None:
+    throttle(page)
+    page.goto(f"{site.url}?model=photo", wait_until="commit")
+    canvas = page.locator("#early .early-answer canvas")
+    expect(canvas).to_be_visible()
+    assert canvas.evaluate("({ width, height }) => [width, height]") == [352, 264]
+    assert state(page) is None
+    expect(page.locator("#outputs")).to_contain_text("352 × 264 pixels", timeout=START_MS)
+    expect(page.locator(".early-answer")).to_have_count(0)
 
 
 @pytest.mark.thorough

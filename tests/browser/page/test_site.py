@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from support.harness import limits
 from support.page import page_visit
 from support.page.static_site import StaticHost, static_host
+from support.page.strokes import draw_one
 from webpte_host.base.layout import WEB
 from webpte_host.commands.build import build
 from webpte_host.harness.browser import PageLog
@@ -131,6 +132,9 @@ def test_first_visit_and_then_offline(page: Page, host: StaticHost) -> None:
     )  # of 11 MB: the site has compiled the others
 
     host.stop()
+    page.goto(f"{address}?model=digits", wait_until="commit")
+    draw_one(page, page.locator("#early canvas.pad"))
+    expect(page.locator("#early .largest li").first).to_contain_text("1")
     page.goto(f"{address}?model=digits&view=graph")
     page_visit.wait_until_ready(page)
     expect(page_visit.status(page)).to_contain_text("digits.pte loaded")

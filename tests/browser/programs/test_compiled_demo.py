@@ -37,6 +37,25 @@ LISTENS = """() => {
 }"""
 
 
+# Sends the first message, and calls `then` at the first text of the answer, before any other.
+AT_FIRST_TEXT = """([message, then]) => {
+    const element = document.querySelector("pte-model");
+    const send = (text) => {
+        const field = element.shadowRoot.querySelector("textarea");
+        field.value = text;
+        field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    };
+    const act = Function("element", "send", then);
+    const watcher = new MutationObserver(() => {
+        if (!element.shadowRoot.querySelector(".said")?.textContent) return;
+        watcher.disconnect();
+        act(element, send);
+    });
+    watcher.observe(element.shadowRoot, { childList: true, subtree: true });
+    send(message);
+}"""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     folder = tmp_path_factory.mktemp("site")
@@ -144,19 +163,16 @@ def test_a_chat(chat: Page) -> None:
 
 
 def test_a_message_ends_the_answer_that_is_under_way(chat: Page) -> None:
-    send(chat, QUESTION)
-    expect(chat.locator(".said")).not_to_have_text("", timeout=EXPECT_MS)
-    send(chat, QUESTION)
-    send(chat, NEXT)
+    then = f"send({json.dumps(QUESTION)}); send({json.dumps(NEXT)})"
+    chat.evaluate(AT_FIRST_TEXT, [QUESTION, then])
     (wanted,) = told(NEXT)
     assert said(chat, 1) == [{"text": wanted}]
     expect(chat.locator(".said")).to_have_text(wanted)
 
 
 def test_nothing_of_a_closed_program_is_shown(chat: Page) -> None:
-    send(chat, QUESTION)
-    expect(chat.locator(".said")).not_to_have_text("", timeout=EXPECT_MS)
-    chat.evaluate("document.querySelector('pte-model').setAttribute('src', '../digits/')")
+    chat.evaluate(AT_FIRST_TEXT, [QUESTION, "element.setAttribute('src', '../digits/')"])
+    expect(chat.locator("canvas.pad")).to_be_visible(timeout=EXPECT_MS)
     draw_one(chat, chat.locator("canvas.pad"))
     expect(chat.locator(".largest .label-name").first).to_have_text("1", timeout=EXPECT_MS)
     expect(chat.locator(".error")).to_have_count(0)

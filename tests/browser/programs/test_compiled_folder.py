@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,6 +47,8 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     sources = {"digits": SAMPLES / "digits.pte", "doubled": doubled(), "rows": rows()}
     for name, source in sources.items():
         compile_program(source, folder / name, name=f"{name}.pte")
+    shutil.copytree(folder / "digits", folder / "apart")
+    (folder / "apart" / "digits.pte").unlink()
     with page_of(browser, folder) as page:
         yield page
 
@@ -55,6 +59,27 @@ def run(page: Page, code: str, given: Any = None) -> Any:
     load = "const load = async (name) => (await import(`./${name}/index.js`));"
     start = "const base = document.baseURI;"
     return page.evaluate(f"async (given) => {{ {said} {load} {start} {code} }}", given)
+
+
+def test_the_original_files_may_be_elsewhere(page: Page) -> None:
+    found = run(
+        page,
+        """
+        const { open } = await load("apart");
+        const alone = await said(open());
+        const program = await open({ originals: "../digits/" });
+        const [scores] = await program.forward(new Float32Array(784));
+        const same = await (await load("digits")).open();
+        const [expected] = await same.forward(new Float32Array(784));
+        program.close();
+        same.close();
+        return { alone, scores: [...scores.data], expected: [...expected.data] };
+        """,
+    )
+    assert re.fullmatch(
+        r"SourceError: .*/apart/digits.pte: the server answered 404", found["alone"]
+    )
+    assert found["scores"] == found["expected"]
 
 
 def test_a_tensor_stays_on_the_gpu(page: Page) -> None:

@@ -42,6 +42,7 @@ from webpte_export.suites.suite import run_entry
 from webpte_host.base.layout import ROOT
 
 SOFTWARE = Target(software=True)
+INTEGERS = Target(int8_products=True)
 MATRICES = Target(storage_buffers=10, shared_bytes=SHARED_BYTES, subgroup_matrices=True)
 LLAMAS = tuple(
     ROOT / "tests" / "data" / "llm" / f"llama_tiny_{weights}.pte" for weights in ("q4", "fp32")
@@ -94,8 +95,10 @@ def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
     """Lower rows of one size: much quicker than loading them."""
     graphs = [read_graph(row.program()) for row in rows]
     pairs = [(graph, target) for graph in graphs for target in targets]
-    # Subgroup matrices are no default: programs have to request them.
-    cases: list[Any] = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
+    # Prompts in integers and subgroup matrices are no default: programs have to request them.
+    cases: list[Any] = linear_q4_cases.MATRIX_CASES
+    pairs += [(read_graph(case.program()), INTEGERS) for case in cases]
+    cases = [*cases, *matmul_cases.MATRIX_CASES]
     cases += attention_cases.MATRIX_CASES
     pairs += [(read_graph(case.program()), MATRICES) for case in cases]
     layer = decoder_layers(FAMILIES["llama"], 40, 1)

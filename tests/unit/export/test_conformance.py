@@ -14,7 +14,7 @@ from webpte_export.conformance.__main__ import main
 from webpte_export.conformance.checkout import _TestFinder, modules_under, use_checkout
 from webpte_export.conformance.parts import Case
 from webpte_export.conformance.runner import Folder
-from webpte_export.conformance.sample import Chosen
+from webpte_export.conformance.sample import CaseSelection
 from webpte_export.conformance.table import failures, table
 from webpte_export.errors import ExportError
 from webpte_export.suite_writer import Call, entry_of
@@ -73,7 +73,7 @@ def test_the_id_of_a_case_is_a_file_name() -> None:
 
 
 def chosen_of(cases: list[Case], *args: Any) -> list[str]:
-    return [f"{each.op}{each.name}" for each in Chosen(*args).of(cases)]
+    return [f"{each.op}{each.name}" for each in CaseSelection(*args).of(cases)]
 
 
 def test_every_operator_has_its_turn_early() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.harness.task_cases import models_folder
+from webpte.compiling import Compiled
 from webpte.compiling.runtime_files import RUNTIME, runtime_files
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT
@@ -116,3 +117,24 @@ def test_broken_javascript_is_an_error() -> None:
         pytest.skip("there is no npm, which brings esbuild")
     with pytest.raises(HostError, match="esbuild failed with exit code 1"):
         esbuild.minified("const = ;", Display())
+
+
+def test_weights_are_not_compressed_for_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "big.pte").write_bytes(bytes(5000))
+    (tmp_path / "program.json").write_bytes(b" " * 5000)
+    read = Path.read_bytes
+    opened: list[str] = []
+
+    def read_bytes(path: Path) -> bytes:
+        opened.append(path.name)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    text = command.report(Compiled(tmp_path, ("forward",), {"big.pte": 0, "program.json": 0}))
+    assert opened == ["program.json"]
+    weights, table, everything = (line.split() for line in text.splitlines()[1:])
+    assert weights == ["big.pte", "5,000", "bytes", "5,000", "compressed"]
+    assert (table[1], everything[2]) == ("5,000", "10,000")
+    assert int(table[3].replace(",", "")) < 100

@@ -17,6 +17,8 @@ from npm.worker import code_of, described
 from support.graphs.graphs import wait
 from support.harness.task_cases import models_folder
 from support.npm.caller import Caller
+from support.page.chats import Q4
+from webpte import Options
 from webpte.errors import InputError, OtherFileError, UnsupportedOpError, WebpteError
 from webpte_serve.openai import RequestError
 
@@ -51,6 +53,18 @@ def test_a_flat_array_has_the_shape_of_the_input(root: Path) -> None:
         np.testing.assert_allclose(found, 1 / (1 + np.exp(-x)), atol=1e-6)
 
     with_program(root, scenario)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_prompts_in_integers(wanted: bool) -> None:
+    async def run() -> None:
+        caller = Caller()
+        given = {"device": "numpy", "int8Products": wanted, "maxContext": 32}
+        told = await caller.call("load", str(Q4), given)
+        opened = caller.worker._calls.find(told["handle"])
+        assert opened.options == Options(int8_products=wanted)
+
+    wait(run())
 
 
 def test_errors_have_a_class_and_a_code(root: Path) -> None:

@@ -38,7 +38,7 @@ const VISITED = "webpte visited"; // everything that the start needs was fetched
 const find = (id) => document.getElementById(id);
 const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
 
-const isFirstVisit = () => {
+export const isFirstVisit = () => {
   try {
     return !localStorage.getItem(VISITED);
   } catch {
@@ -70,8 +70,8 @@ const stage = (name) => {
   });
 };
 
-// Shows bytes and seconds. `drawn` is awaited first: the samples come before 23 MB of Python take the line.
-export const showStart = async (drawn) => {
+// Shows bytes and seconds. `lineIsFree` is awaited before Python's files are fetched.
+export const showStart = async (lineIsFree) => {
   const began = performance.now();
   let fetched = "";
   const ticking = setInterval(() => {
@@ -86,7 +86,7 @@ export const showStart = async (drawn) => {
     if (!find("early").childElementCount) find("boot-note").textContent = "Cached from an earlier visit.";
     return;
   }
-  await drawn;
+  await lineIsFree;
   await countBytes((done, total) => {
     const bar = find("boot-bar");
     if (!bar) return; // Python has started already

@@ -1,10 +1,12 @@
 // A program that is chosen before Python is there: its title, how far the start is, and its input, which can be
 // used at once. A drawing, a question and files wait here, and are handed to the program's own view when that is
-// drawn. The inputs look as in these views, whose styles they have.
+// drawn. The inputs look as in these views, whose styles they have. A sample that was compiled answers at once; the
+// program's own view shows this answer until it has its own.
 
 import { button, make } from "../device.js";
 import { markOpened, picture } from "../gallery.js";
 import { copyDrawing } from "../pad.js";
+import { makeAnswers } from "./answers.js";
 import { nameStart } from "./boot.js";
 
 const PAD = { width: 280, height: 280, rows: 28, columns: 28 }; // of most drawings; another pad gets it scaled
@@ -18,6 +20,7 @@ const FILES = {
   picture: { what: "Load pictures", accept: "image/*", kind: "image/" },
   sound: { what: "Load sound", accept: "audio/*", kind: "audio/" },
 };
+const WAITS = "The answer comes as soon as the program is ready.";
 const isProgram = ({ name }) => /\.(b?pte|ptd)$/i.test(name);
 const find = (id) => document.getElementById(id);
 const list = () => find("gallery-list");
@@ -93,6 +96,24 @@ const inputOf = (kind, card) => {
   return make("div", { className: "inputs" }, make("fieldset", { className: "input" }, legend, ...told, kind === "draw" ? drawing() : files(card, FILES[kind])));
 };
 
+// The pixels of a pad as a picture: its ink is white.
+const pictureOf = ({ rows, columns }, grey) => {
+  const data = new Uint8ClampedArray(3 * rows * columns);
+  grey.forEach((level, at) => data.fill(level, 3 * at, 3 * at + 3));
+  return { width: Number(columns), height: Number(rows), data };
+};
+
+// The frame of an answer, as outputs/view.py draws it.
+const outputCard = (card) => {
+  const [first] = card.outputs ?? [];
+  const head = make("div", { className: "output-head" }, make("h3", {}, make("span", { className: "title", textContent: first?.name ?? "Output" })));
+  const told = first?.meaning ? [make("p", { className: "note", textContent: first.meaning })] : [];
+  const shown = make("div", { className: "rendered" });
+  const output = make("section", { className: "output" }, head, ...told, shown);
+  const title = make("div", { className: "card-head" }, make("h2", { textContent: "Output" }));
+  return { shown, element: make("div", { className: "card" }, title, make("div", { className: "outputs" }, output)) };
+};
+
 // ---- the section
 
 // `addStyles(views)` loads styles of views, `tell(element, more)` sends an act to Python, and `leave()` forgets what
@@ -103,6 +124,8 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
   let now = null; // what is chosen, and what was done with it
   let rest = null; // of one whose view is shown, but cannot take what waited yet
   let isHeld = false; // a stroke or a word is in the making: it would be cut
+  const answer = make("div", { className: "early-answer", ariaLive: "polite" });
+  const answerNone = make("p", { className: "outputs-none", textContent: "The answer appears here." });
 
   const borrow = (id, place) => {
     const element = find(id);
@@ -122,12 +145,42 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
 
   const note = (text) => { find("early-note").textContent = text; };
 
+  const showAnswer = (card, results) => {
+    if (!results) {
+      answer.remove();
+      answerNone.remove();
+      if (now.drawn || now.files.length) note(WAITS);
+      return;
+    }
+    const { shown, element } = outputCard(card);
+    shown.append(results);
+    answer.replaceChildren(element);
+    note("");
+  };
+  const startAnswers = (card, kind) => {
+    const mine = now;
+    const answers = ["draw", "picture"].includes(kind) && makeAnswers(card, (results) => { if (now === mine) showAnswer(card, results); });
+    const example = kind === "picture" && [card.files?.example ?? []].flat()[0];
+    if (answers && example) answers.ask(async () => (await fetch(`./${card.folder}${example}`)).blob());
+    return answers || null;
+  };
+  const dropAnswer = () => {
+    answer.remove();
+    answer.replaceChildren();
+  };
+  // The answer is shown in the program's own view, until that has its own.
+  const dropAnswered = () => {
+    if (find("work").contains(answer) && ["outputs", "error"].some((id) => find(id).childElementCount)) dropAnswer();
+  };
+
   const draw = (card) => {
     const { wanted } = now;
     const address = wanted.url && wanted.url.split(/[?#]/)[0].replace(/(?<!\/)\/+$/, "");
     const title = card?.title ?? card?.name ?? wanted.model ?? wanted.file ?? decoded(address.split("/").pop() || address);
     now.view = wanted.view || card?.view || (card?.inputs?.length ? "run" : "");
     now.kind = card?.problem ? "" : kindOf(card, now.view);
+    dropAnswer();
+    now.answers = startAnswers(card, now.kind);
     giveBack();
     const head = make("div", { className: "early-head" }, make("div", {}, make("h2", { textContent: title }),
       make("p", { className: "soft", textContent: card?.problem ?? card?.task ?? wanted.url ?? "" })));
@@ -140,7 +193,7 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
       now.inputs = inputOf(now.kind, card);
       const input = make("div", { className: now.kind === "chat" ? "card chat" : "card" }, now.inputs, told);
       section.replaceChildren(head, make("div", { className: "bench" },
-        make("div", { className: "bench-in" }, input), make("div", { className: "bench-out" }, start)));
+        make("div", { className: "bench-in" }, input), make("div", { className: "bench-out" }, ...(now.answers ? [answer, answerNone] : []), start)));
     } else section.replaceChildren(head, start, told);
     section.setAttribute("aria-label", title);
     nameStart(title);
@@ -149,12 +202,14 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
   };
 
   const end = () => {
+    now?.answers?.end();
     now = null;
     giveBack();
     section.replaceChildren();
   };
 
   const show = (wanted) => {
+    now?.answers?.end();
     const mine = now = { wanted, files: [] };
     rest = null;
     draw(null);
@@ -186,14 +241,20 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
       shown.replaceChildren(seen);
     } else shown?.replaceChildren();
     note(`${chosen.map(({ name }) => name).join(", ")}: used as soon as the program is ready.`);
+    answer.replaceChildren();
+    now.answers?.forget();
+    if (chosen.length === 1 && first.type.startsWith("image/")) now.answers?.ask(() => first);
   };
   const acts = {
-    draw: () => {
+    draw: ({ pixels }, pad) => {
       now.drawn = true;
-      note("The answer comes as soon as the program is ready.");
+      if (!answer.childElementCount) note(WAITS);
+      now.answers?.ask(() => pictureOf(pad.dataset, pixels));
     },
     "clear-drawing": () => {
       now.drawn = false;
+      now.answers?.forget();
+      answer.replaceChildren();
       note("");
     },
     "early-ask": ({ text, fields }, element) => {
@@ -252,6 +313,7 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
   };
   // Shows the program's own view, once that has drawn its input; what has none comes at once.
   const handOver = () => {
+    dropAnswered();
     const later = rest && document.querySelector(rest.taker);
     if (later) {
       give[rest.done.kind](rest.done, later);
@@ -269,6 +331,8 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
     }
     end();
     if (done.files.length) tell({ dataset: { act: "open-file" } }, { files: done.files });
+    if (answer.childElementCount) find("outputs-none").after(answer);
+    dropAnswered();
   };
   new MutationObserver(handOver).observe(find("work"), { childList: true, subtree: true, attributes: true, attributeFilter: ["hidden", "disabled"] });
   new MutationObserver(handOver).observe(find("error"), { childList: true });
@@ -285,6 +349,8 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
     show,
     end,
     isShown: () => Boolean(now),
+    // Resolves once the program can answer, if it can before Python is there.
+    canAnswer: async () => { await now?.answers?.opened; },
     // Takes an act of the section, or files for the program that is to come; returns whether it was one.
     takes: (element, message) => {
       if (!now) return false;
@@ -299,9 +365,13 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
     },
     // Follows Python, which opens what was chosen.
     opened: ({ any, opening }) => {
-      if (!now) return;
+      if (!now) {
+        if (!any || opening) dropAnswer();
+        return;
+      }
       if (!any) {
         rest = null;
+        dropAnswer();
         end();
       } else if (!opening) {
         now.isOpen = true;

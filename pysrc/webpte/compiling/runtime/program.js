@@ -97,13 +97,15 @@ export async function fetched(url, as, signal) {
     return response[as]();
 }
 
-// The files of a compiled program, fetched once.
+const ORIGINAL = /\.p(te|td)$/;
+
+// The files of a compiled program, fetched once; `originals` is the folder of those that were there before.
 class Files {
-    constructor(base, table, signal) {
+    constructor(base, table, signal, originals) {
         const names = [...new Set(table.kernels.map(({ wgsl }) => wgsl))];
         this.texts = Promise.all(names.map(async (name) => [name, await fetched(new URL(name, base), "text", signal)]));
         this.blobs = Promise.all(table.files.map(async ({ name, bytes }) => {
-            const blob = await fetched(new URL(name, base), "blob", signal);
+            const blob = await fetched(new URL(name, ORIGINAL.test(name) ? originals : base), "blob", signal);
             if (blob.size !== bytes) throw new SourceError(`${name} has ${blob.size} bytes, not ${bytes}: it is of another program`);
             return files.blobFile(blob);
         }));
@@ -120,13 +122,14 @@ const EVERY = [{ file: "program.json", software: false, features: [] }];
 // signal        an AbortSignal, which ends the loading
 // onProgress    called with { stage, done, total }; stages: compile, constants
 // descriptions  the folder's descriptions, of which the first that suits is taken
-export async function open(base, { device, signal, onProgress, descriptions = EVERY } = {}) {
+// originals     the address of the folder with the .pte and .ptd files, relative to `base`, which is the default
+export async function open(base, { device, signal, onProgress, descriptions = EVERY, originals = base } = {}) {
     const { adapter, software } = await findAdapter(device);
     const has = adapter.features;
     const suits = (one) => (software || !one.software) && one.features.every((name) => has.has(name));
     const { file } = descriptions.find(suits) ?? EVERY[0];
     const table = check(await fetched(new URL(file, base), "json", signal));
-    const program = new Program(base, table, new Files(base, table, signal), device);
+    const program = new Program(base, table, new Files(base, table, signal, new URL(originals, base)), device);
     await program.load({ adapter, software }, signal, onProgress);
     return program;
 }

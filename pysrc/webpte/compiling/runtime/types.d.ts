@@ -45,7 +45,11 @@ export interface LoadOptions {
 
 /** A description in a folder, and the devices that it is for. */
 export interface DeviceClass { file: string; software: boolean; features: string[] }
-export interface OpenOptions extends LoadOptions { descriptions?: DeviceClass[] }
+export interface OpenOptions extends LoadOptions {
+  descriptions?: DeviceClass[];
+  /** The address of the folder with the .pte and .ptd files, by default the program's. */
+  originals?: string | URL;
+}
 
 export interface GenerateOptions {
   maxNewTokens?: number;

@@ -27,9 +27,9 @@ class Options:
     half_products  where GEMMs of many rows use subgroup matrices, multiply numbers rounded to f16
                    (11 bits) and add up in float32: nearly twice as fast, with an error of 2^-11 of
                    each product at most instead of 2^-22
-    int8_products  where GEMMs of many rows have weights of 4 bits, round each 32 values of a row to
-                   int8, by their largest, and multiply integers: 1.6 times as fast on GPUs with
-                   packed dot products, with an error of 1/254 of that largest value at most.
+    int8_products  where GEMMs of many rows have weights of 4 or 8 bits, round each 32 values of a
+                   row to int8, by their largest, and multiply integers: 1.6 times as fast on GPUs
+                   with packed dot products, with an error of 1/254 of that largest at most.
                    Programs that round their rows themselves (8da4w) multiply integers anyway
     """
 

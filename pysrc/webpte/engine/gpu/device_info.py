@@ -68,7 +68,7 @@ class DeviceInfo:
     matrix_shapes: tuple[str, ...] = ()  # shapes of subgroup matrices, such as "f16 f32 16x16x16"
     prefers_subgroup_matrices: bool = True
     half_products: bool = False  # whether subgroup matrices multiply numbers rounded to f16
-    int8_products: bool = False  # whether GEMMs with 4-bit weights round x to int8 in blocks
+    int8_products: bool = False  # whether GEMMs of rounded weights round x, in blocks
     choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
     packed_dot: bool = False
     self_test: SelfTest | None = None

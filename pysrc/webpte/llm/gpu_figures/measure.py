@@ -147,7 +147,7 @@ async def _figures(
     source = MadeUpProgram(layers.file)
     async with await load(source, device=device, options=variant.options) as program:
         results = await _results(program, layers, size)
-        note = _departure(results, exact.setdefault(layers, results))
+        note = _error_note(results, exact.setdefault(layers, results))
         speed = peak_of(peaks, variant.peak)
 
         def row(work: str, value: float, unit: str, share: float) -> BenchRow:
@@ -181,7 +181,7 @@ async def _results(program: Any, layers: KnownLayers, size: BenchSize) -> np.nda
     return np.asarray(found, np.float32)
 
 
-def _departure(found: np.ndarray, exact: np.ndarray) -> str:
+def _error_note(found: np.ndarray, exact: np.ndarray) -> str:
     """Return the largest error beside floats, as a part of the largest number."""
     if found is exact:
         return ""

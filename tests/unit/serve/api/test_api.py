@@ -20,8 +20,11 @@ import pytest
 
 from support.harness import limits
 from support.harness.api_models import copy_tiny_model
+from webpte import Options
 from webpte.errors import InputError
 from webpte_host.base.layout import PYSRC, ROOT
+from webpte_host.commands import api
+from webpte_host.setup import environment
 from webpte_serve.api.guards import MAX_BODY
 from webpte_serve.api.load_models import model_files
 
@@ -211,3 +214,18 @@ def test_it_ends_when_it_is_asked_to(served: Served) -> None:
     """The last test of this file, after which nobody needs the server."""
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(limits.PROCESS_SECONDS) in (0, 130)
+
+
+@pytest.mark.parametrize("flags", [[], ["--int8-products"]])
+def test_prompts_in_integers(flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list[dict[str, Any]]()
+
+    async def refuse(*_: object, **loading: Any) -> None:
+        found.append(loading)
+        raise InputError("enough")
+
+    monkeypatch.setattr(environment, "inside", lambda: True)
+    monkeypatch.setattr("webpte_serve.api.load_models.open_model", refuse)
+    with pytest.raises(InputError, match="enough"):
+        api.main(["model.pte", *flags])
+    assert found == [{"options": Options(int8_products=True)} if flags else {}]

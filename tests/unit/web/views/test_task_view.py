@@ -19,7 +19,7 @@ import webpte
 from page.app import App
 from page.shared.npy import write_npy
 from page.views.task.asked import AskedTask
-from page.views.task.results import WAYS, way_of
+from page.views.task.results import WAYS, view_of_result
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json, png_of
 from support.harness.task_cases import models_folder
@@ -254,7 +254,7 @@ def test_many_notes_are_listed_in_part() -> None:
         {"start": at, "end": at + 1, "pitch": 21 + at % 88, "name": "x", "amplitude": 0.5}
         for at in range(300)
     ]
-    html = way_of(notes).draw(TaskAnswer("audio-to-midi", notes, 1.0), {})
+    html = view_of_result(notes).draw(TaskAnswer("audio-to-midi", notes, 1.0), {})
     assert html.count('class="task-note"') == 300
     assert "first 200 notes" in html
     assert "C4" in html
@@ -323,7 +323,7 @@ def test_results_choose_their_way_by_their_fields() -> None:
     ]
     assert len(results) == len(WAYS)
     for result, way in zip(results, WAYS, strict=True):
-        assert way_of(result) is way
+        assert view_of_result(result) is way
         texts = {"context": "Rome is old."}
         html = way.draw(TaskAnswer("a-task", result, 1.0, picture, sound, texts), {})
         assert html

@@ -84,8 +84,8 @@ def _address(session: Session) -> str:
 
 
 def _has_example(session: Session) -> bool:
-    """Tell whether there are expected outputs; they hold for a KV cache as in the file."""
-    if session.source.kv_cache is not None:
+    """Tell whether there are expected outputs, which rounding of KV caches or prompts changes."""
+    if session.source.kv_cache is not None or session.source.int8_products:
         return False
     return bool(_address(session) or session.program.cases.get(session.method))
 

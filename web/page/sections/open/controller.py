@@ -280,7 +280,7 @@ class OpenController:
                     progress=progress,
                     name=source.name,
                     on_forecast=show_forecast,
-                    options=how["options"],
+                    options=how["options"] or source.options,
                     max_context=source.max_context,
                     kv_cache=source.kv_cache,
                 )

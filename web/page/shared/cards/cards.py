@@ -31,7 +31,7 @@ _FIELDS = (
     *("files", "questions", "limits", "near", "view", "inputs", "outputs"),
 )
 _INSTALLED = (*_FILES, "notes", "source", "seen", "report", "verified", "key")
-_PLACED = ("folder", "problem")  # by the server
+_PLACED = ("folder", "problem", "compiled")  # by the server
 _PICTURE = ("layout", "channels", "mean", "std", "range")
 _INPUT = ("name", "meaning", "hidden", *_PICTURE, "rate", "hop", "fill")
 _OUTPUT = (

@@ -10,6 +10,7 @@ from page.shared.html.markup import Html, choice, h, labelled, marked, problem_n
 from page.shared.html.units import plural
 from page.shared.persistence.codec import CHAT, IDS, TEXT, Codec
 from page.views.chat.model_picker import model_picker
+from page.views.chat.prompt_choice import prompt_choice
 from page.views.chat.settings import GUESSES, LOOKUP, SETTINGS, ChatSettings, Setting
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
@@ -144,6 +145,7 @@ def settings_view(settings: ChatSettings, codec: Codec, act: Act, state: AppStat
         h("div", _numbers_view(settings, act), id=NUMBERS, class_="controls chat-settings"),
         _guesses_view(settings, act),
         settings.cache.view(state.session) if state.session is not None else None,
+        prompt_choice(state.session) if state.session is not None else None,
         id="chat-settings",
         open=not state.narrow,
     )

@@ -15,7 +15,7 @@ _NOTHING = "-"
 
 
 @dataclass(frozen=True)
-class Kept:
+class BaselineTrace:
     """The trace of a baseline; others may be of other programs, methods and devices."""
 
     trace: Trace
@@ -30,7 +30,7 @@ class Kept:
         )
 
 
-def pair_view(before: Kept, after: Kept, by: str) -> Html:
+def pair_view(before: BaselineTrace, after: BaselineTrace, by: str) -> Html:
     same = before.trace is after.trace
     note = "This is the baseline itself: trace again, or choose another run, program or device."
     return h(

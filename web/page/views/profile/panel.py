@@ -13,7 +13,7 @@ from page.core.state import AppState, Change
 from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import us_text
 from page.views.profile.memory import memory_view
-from page.views.profile.pair import Kept, pair_view
+from page.views.profile.pair import BaselineTrace, pair_view
 from page.views.profile.shorter import Shorter, traced_inputs
 from page.views.profile.timeline import (
     BY,
@@ -66,7 +66,7 @@ class ProfilePanel(Panel):
         self._memory: FoundMemory | None = None
         self._by = "kernel"
         self._run = "again"
-        self._kept: Kept | None = None  # the baseline; it outlives its program
+        self._kept: BaselineTrace | None = None  # the baseline; it outlives its program
         self._best: dict[str, Rates | None] = {}  # by adapter; None: it could not be measured
 
     def forget(self) -> None:
@@ -134,7 +134,7 @@ class ProfilePanel(Panel):
         """Pin the trace that is shown as the baseline."""
         trace, shown = self._shown(), self._shown_run()
         if trace is not None:
-            self._kept = Kept(trace, shown)
+            self._kept = BaselineTrace(trace, shown)
             self.draw()
             self.state.tell("Pinned as baseline: trace another run, program or device to compare")
 
@@ -237,7 +237,7 @@ class ProfilePanel(Panel):
     def _pair(self, trace: Trace) -> Html | None:
         if self._kept is None:
             return None
-        return pair_view(self._kept, Kept(trace, self._shown_run()), self._by)
+        return pair_view(self._kept, BaselineTrace(trace, self._shown_run()), self._by)
 
     def _controls(self, session: Session, profile: Profile | None) -> Html:
         busy = session.runner.busy

@@ -20,7 +20,7 @@ def as_python(session: Session) -> str:
     """
     if session.can(is_language_model) and not any(state.touched for state in session.inputs):
         return _chat(session)
-    where, options = _source(session)
+    _, load = _source(session)
     names = [f"x{state.index}" for state in session.inputs]
     results = [f"y{index}" for index in range(len(session.methods[session.method].outputs))]
     targets = "".join(f"{name}, " for name in results).strip()
@@ -29,7 +29,7 @@ def as_python(session: Session) -> str:
         "import numpy as np",
         "import webpte",
         "",
-        f"async with await webpte.load({where!r}{options}) as program:",
+        f"async with await {load} as program:",
         *(f"    x{s.index} = {_value(s)}  # {_word(s.name)}" for s in session.inputs),
         f"    {f'({targets}) = ' if results else ''}await program.run({arguments})",
         *(f"    print({name})" for name in results),
@@ -38,19 +38,23 @@ def as_python(session: Session) -> str:
 
 
 def _source(session: Session) -> tuple[str, str]:
-    """Return where the program is, and the further arguments of `load`."""
+    """Return where the program is, and the call that loads it."""
     source = session.source
     where = source.name
     if source.file is not None and not source.file.address.startswith(LOCAL):
         where = source.file.address
-    options = ', data=["…"]' if source.extra else ""
-    options += f", kv_cache={source.kv_cache!r}" if source.kv_cache else ""
-    return where, options + (', device="numpy"' if session.device == "numpy" else "")
+    sizes = {"max_context": source.max_context, "kv_cache": source.kv_cache}
+    given = ['data=["…"]'] if source.extra else []
+    given += [f"{name}={value!r}" for name, value in sizes.items() if value is not None]
+    given += ["options=webpte.Options(int8_products=True)"] if source.int8_products else []
+    given += ['device="numpy"'] if session.device == "numpy" else []
+    load = "webpte.load" if all(value is None for value in sizes.values()) else "webpte.llm.load"
+    return where, f"{load}({', '.join([repr(where), *given])})"
 
 
 def _chat(session: Session) -> str:
     """Return code for a conversation with a language model."""
-    where, options = _source(session)
+    where, load = _source(session)
     card = session.source.card
     folder = where.rpartition("/")[0] + "/" if "/" in where else ""
     tokenizer, config = f"{folder}tokenizer.json", f"{folder}tokenizer_config.json"
@@ -62,7 +66,7 @@ def _chat(session: Session) -> str:
     lines = [
         "import webpte",
         "",
-        f"async with await webpte.load({where!r}{options}) as program:",
+        f"async with await {load} as program:",
         f"    tokenizer = await webpte.text.load_tokenizer({tokenizer!r}{given})",
         "    chat = webpte.llm.Chat(program, tokenizer)",
         f"    async for piece in chat.send({question!r}, max_new_tokens=100):",

@@ -29,7 +29,7 @@ _LINES = (
 
 
 @dataclass(eq=False)
-class Asked:
+class RankFields:
     """The fields and the results for one file."""
 
     query: str = _QUERY
@@ -45,16 +45,16 @@ class Asked:
 class RankPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
-        self._asked: dict[str, Asked] = {}  # by file
+        self._asked: dict[str, RankFields] = {}  # by file
 
     @property
-    def _now(self) -> Asked:
+    def _now(self) -> RankFields:
         session = self.state.session
         assert session is not None  # as SENTENCE_ENCODER says
         file = session.source.key
-        return self._asked.setdefault(file, Asked())
+        return self._asked.setdefault(file, RankFields())
 
-    async def _search(self, session: Session, asked: Asked) -> None:
+    async def _search(self, session: Session, asked: RankFields) -> None:
         """Find the tokenizer of the program, and example sentences."""
         try:
             asked.codec = await find_codec(session.source, self.state.browser)
@@ -100,7 +100,7 @@ class RankPanel(Panel):
         await self.state.do(session, work, "ranking", can_stop=False)
         self.draw()
 
-    async def _rank(self, encoder: SentenceEncoder, asked: Asked, lines: list[str]) -> None:
+    async def _rank(self, encoder: SentenceEncoder, asked: RankFields, lines: list[str]) -> None:
         started = perf_counter()
         asked.found = await encoder.rank(asked.query, lines)
         taken = ms_text(1000 * (perf_counter() - started))
@@ -123,7 +123,7 @@ class RankPanel(Panel):
         form = self._form(asked, session.near)
         self.show(render((form, _ranking(asked) if asked.found else None)))
 
-    def _form(self, asked: Asked, near: str) -> Html:
+    def _form(self, asked: RankFields, near: str) -> Html:
         query = h("input", type="text", name="query", value=asked.query, autocomplete="off")
         lines = h("textarea", asked.lines, name="lines", rows="8")
         ready = asked.codec is not None
@@ -147,7 +147,7 @@ class RankPanel(Panel):
         )
 
 
-def _ranking(asked: Asked) -> Html:
+def _ranking(asked: RankFields) -> Html:
     """Return the ranking, with bars as long as scores are high."""
     rows = [
         h(

@@ -8,7 +8,7 @@ from page.shared.html.markup import Html, h, labelled
 from page.shared.html.units import ms_text, number_text
 from page.shared.outputs.figures import plot
 from page.views.task.asked import AskedTask
-from page.views.task.results import way_of
+from page.views.task.results import view_of_result
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.sounds import wave
 from webpte.tasks.form import PICTURE, SOUND, Field, Slider
@@ -148,12 +148,12 @@ def result_view(asked: AskedTask, act: Act, busy: bool) -> list[Html | None]:
         waits = asked.task is None or busy
         text = "" if waits else asked.missing() or "Change something to get a result."
         return [head, working, h("p", text, class_="soft") if text else None]
-    way = way_of(answer.result)
+    way = view_of_result(answer.result)
     return [head, working, way.draw(answer, asked.settings), _saving(answer, act)]
 
 
 def _saving(answer: TaskAnswer, act: Act) -> Html:
-    way = way_of(answer.result)
+    way = view_of_result(answer.result)
     has_picture = way.png is not None or (way.over and answer.picture is not None)
     return h(
         "div",

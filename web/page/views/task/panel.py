@@ -19,7 +19,7 @@ from page.shared.inputs.photos import Photo, whole_of
 from page.shared.inputs.sounds import LONGEST_SECONDS
 from page.views.task.asked import AskedTask
 from page.views.task.markup import DEVICE, RESULT, result_view, task_view, title_of
-from page.views.task.results import way_of
+from page.views.task.results import view_of_result
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json
 from page.views.view import Panel, View, ability
@@ -293,7 +293,7 @@ class TaskPanel(Panel):
 
     def on_copy(self, message: Message) -> None:
         answer = self._now.answer
-        way = way_of(answer.result) if answer is not None else None
+        way = view_of_result(answer.result) if answer is not None else None
         if answer is not None and way is not None and way.text is not None:
             self.state.browser.show(copy={"text": way.text(answer), "done": "Copied the text"})
 
@@ -306,7 +306,7 @@ class TaskPanel(Panel):
     def on_file(self, message: Message) -> None:
         """Save the result in its special format."""
         answer = self._now.answer
-        file = way_of(answer.result).file if answer is not None else None
+        file = view_of_result(answer.result).file if answer is not None else None
         if answer is not None and file is not None:
             self._download(file.data(answer), file.ending)
 
@@ -314,7 +314,7 @@ class TaskPanel(Panel):
         answer = self._now.answer
         if answer is None:
             return
-        way = way_of(answer.result)
+        way = view_of_result(answer.result)
         if way.png is not None:
             self._download(way.png(answer), "png")
         else:

@@ -38,7 +38,7 @@ class Target:
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix/tiles.py)
     half_products    whether such GEMMs may multiply numbers rounded to f16
     packed_dot       whether shaders have packed dot products of bytes
-    int8_products    whether GEMMs with weights of 4 bits may round x to int8 in blocks
+    int8_products    whether GEMMs with weights of 4 or 8 bits may round x to int8 in blocks
     binding_bytes    the most bytes that a kernel can bind per buffer
     adapter          how much work fills a GPU of this kind
     choices          configs that were measured fastest

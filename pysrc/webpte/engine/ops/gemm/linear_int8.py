@@ -1,4 +1,4 @@
-"""Linear layers with weights of 4 bits and many rows, multiplied in integers.
+"""Linear layers with weights of 4 or 8 bits and many rows, multiplied in integers.
 
     linear_q4_codes   rounds the rows of x to codes of 8 bits
     linear_q4_int8    the GEMM, by packed dot products; the sums of 32 k are exact
@@ -25,7 +25,7 @@ from webpte.engine.ops.gemm.lib.gemm import (
     split_k_dispatches,
     tuned_config,
 )
-from webpte.engine.ops.gemm.lib.packed_weights import LOW_FIRST, PackedWeights
+from webpte.engine.ops.gemm.lib.packed_weights import BYTES, LOW_FIRST, PackedWeights
 
 BLOCK = 32  # values of k in a step of the GEMM
 NAME, CODES = "linear_q4_int8", "linear_q4_codes"
@@ -54,33 +54,35 @@ def takes_integers(gemm: Gemm, weights: PackedWeights, rounded: bool, target: Ta
     """
     wanted = target.packed_dot and not target.software if rounded else target.int8_products
     blocks = gemm.k % BLOCK == 0 and weights.group % BLOCK == 0 and gemm.batches == 1
-    return wanted and blocks and weights.format == LOW_FIRST
+    return wanted and blocks and weights.format in ((LOW_FIRST,) if rounded else (LOW_FIRST, BYTES))
 
 
 def integer_dispatches(kernel: GemmKernel, gemm: Gemm, out: int, target: Target) -> list[Dispatch]:
     """Return the rounding of x and the GEMM, with the bindings of the tiled `kernel`."""
     if gemm.empty:
         return []
+    in_bytes = ("FORMAT", BYTES) in kernel.overrides
     x, scale, zero, *weights = kernel.operands
     per_block = scale is None
     codes = Scratch("codes of x", target.scratch_bytes(gemm.m * gemm.k))
     count = gemm.m * (gemm.k // BLOCK if per_block else 2)
     numbers = Scratch("numbers of codes", target.scratch_bytes(4 * count))
     blocks = ("BLOCKS", per_block)
+    inverted = (pair for pair in kernel.overrides if pair[0] == "INVERTED")
     rounding = Dispatch(
         kernel=CODES,
         bindings=(x, scale, zero, codes, numbers),
         params=gemm.params(1, 1),
         grid=fold_grid(ceil_div(gemm.m * gemm.k // BLOCK, WORKGROUP_SIZE)),
         types=(*kernel.types, *gemm.types(gemm.stored)),
-        overrides=(blocks, *(pair for pair in kernel.overrides if pair[0] == "INVERTED")),
+        overrides=(blocks, ("NIBBLES", not in_bytes), *inverted),
     )
     kept = [pair for pair in kernel.overrides if pair[0] in KEPT]
     multiply = replace(
         kernel,
         name=NAME,
         operands=(codes, numbers, *weights),
-        types=(),
+        types=(("WEIGHT_WORDS", str(BLOCK // (4 if in_bytes else 8))),),
         overrides=(*kept, blocks),
     )
     return [rounding, *split_k_dispatches(multiply, gemm, out, _config(gemm.plain, target), target)]

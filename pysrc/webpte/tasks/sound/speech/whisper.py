@@ -100,7 +100,7 @@ class Whisper:
             raise InputError(f"{self._model.program.name} knows one language alone")
         window = self._window(self.features.features(samples), 0)
         names = {token: name for name, token in self.languages.items()}
-        rule = _KnownTokens(tuple(names))
+        rule = _AllowedTokens(tuple(names))
         answer = self._model.generate(window, 1, prompt=self._start, rule=rule)
         return names[await anext(answer)]
 
@@ -226,7 +226,7 @@ class SampleFrames:
 
 
 @dataclass(frozen=True)
-class _KnownTokens:
+class _AllowedTokens:
     """A rule that leaves the logits of some tokens."""
 
     tokens: tuple[int, ...]

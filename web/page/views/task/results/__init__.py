@@ -1,14 +1,14 @@
 """Ways to show results of tasks: the first that fits a result's fields is used.
 
 A task whose results have the fields of another's needs nothing here; else a module in this folder
-has a `Way`, and a row below.
+has a `ResultView`, and a row below.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from page.views.task.results.base import Way
+from page.views.task.results.base import ResultView
 from page.views.task.results.lists import FILLED, LABELLED, LABELS, RANKED
 from page.views.task.results.notes import NOTES
 from page.views.task.results.other import ARRAY, PLAIN
@@ -24,6 +24,6 @@ WAYS = (
 )
 
 
-def way_of(result: Any) -> Way:
+def view_of_result(result: Any) -> ResultView:
     """Return the way to show a result; the last one takes everything."""
     return next(way for way in WAYS if way.fits(result))

@@ -30,8 +30,8 @@ class SavedFile:
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to show results.
+class ResultView:
+    """The functions that show results of a kind.
 
     fits     returns whether it can show a result
     draw     returns the markup of an answer

@@ -8,7 +8,7 @@ from typing import Any
 from page.shared.html.markup import Html, h
 from page.shared.outputs.figures import bar
 from page.views.task.results.answer import TaskAnswer
-from page.views.task.results.base import MOST_SHOWN, Settings, Way, has_items, percent
+from page.views.task.results.base import MOST_SHOWN, ResultView, Settings, has_items, percent
 
 
 def _bars(rows: Iterable[tuple[str, float]], shares: bool = True) -> Html:
@@ -75,7 +75,7 @@ def _draw_ranked(answer: TaskAnswer, settings: Settings) -> Html:
     return _bars(((str(one["text"]), one["score"]) for one in found), shares)
 
 
-LABELS = Way(lambda found: has_items(found, "label", "score"), _draw_labels)
-LABELLED = Way(_is_labelled, _draw_labelled)
-FILLED = Way(_is_filled, _draw_filled)
-RANKED = Way(lambda found: has_items(found, "corpus_id", "score", "text"), _draw_ranked)
+LABELS = ResultView(lambda found: has_items(found, "label", "score"), _draw_labels)
+LABELLED = ResultView(_is_labelled, _draw_labelled)
+FILLED = ResultView(_is_filled, _draw_filled)
+RANKED = ResultView(lambda found: has_items(found, "corpus_id", "score", "text"), _draw_ranked)

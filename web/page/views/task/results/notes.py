@@ -10,9 +10,9 @@ from page.shared.html.units import plural
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     MOST_SHOWN,
+    ResultView,
     SavedFile,
     Settings,
-    Way,
     has_items,
     percent,
 )
@@ -146,7 +146,7 @@ def _midi(answer: TaskAnswer) -> bytes:
     return write_midi(answer.result)
 
 
-NOTES = Way(
+NOTES = ResultView(
     lambda found: has_items(found, "start", "end", "pitch", "name", "amplitude"),
     _draw_notes,
     file=SavedFile("MIDI", "mid", _midi),

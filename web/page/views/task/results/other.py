@@ -12,7 +12,7 @@ from page.shared.html.units import number_text, shape_text
 from page.shared.outputs.figures import picture_figure
 from page.shared.outputs.pictures import picture
 from page.views.task.results.answer import TaskAnswer
-from page.views.task.results.base import Settings, Way, as_json, stage
+from page.views.task.results.base import ResultView, Settings, as_json, stage
 
 _FIRST = 32  # values of an array
 
@@ -45,5 +45,5 @@ def _draw_plain(answer: TaskAnswer, settings: Settings) -> Html:
     return h("pre", json.dumps(as_json(answer.result), indent=1, ensure_ascii=False), tabindex="0")
 
 
-ARRAY = Way(_is_array, _draw_array)
-PLAIN = Way(lambda _: True, _draw_plain)
+ARRAY = ResultView(_is_array, _draw_array)
+PLAIN = ResultView(lambda _: True, _draw_plain)

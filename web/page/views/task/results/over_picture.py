@@ -10,8 +10,8 @@ from page.shared.html.units import plural
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     MOST_SHOWN,
+    ResultView,
     Settings,
-    Way,
     colour,
     colours_of,
     has_items,
@@ -214,9 +214,9 @@ def _draw_prompted(answer: TaskAnswer, settings: Settings) -> Html:
     return _masked(answer, settings, [masks[chosen]], [0], "Masks, the best first", rows, dots)
 
 
-BOXES = Way(lambda found: has_items(found, "label", "score", "box"), _draw_boxes, over=True)
-LINES = Way(
+BOXES = ResultView(lambda found: has_items(found, "label", "score", "box"), _draw_boxes, over=True)
+LINES = ResultView(
     lambda found: has_items(found, "text", "score", "box"), _draw_lines, _lines_text, over=True
 )
-MASKS = Way(lambda found: has_items(found, "label", "mask"), _draw_masks, over=True)
-PROMPTED = Way(_is_prompted, _draw_prompted, over=True)
+MASKS = ResultView(lambda found: has_items(found, "label", "mask"), _draw_masks, over=True)
+PROMPTED = ResultView(_is_prompted, _draw_prompted, over=True)

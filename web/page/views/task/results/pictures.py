@@ -11,8 +11,8 @@ from page.shared.html.units import number_text
 from page.shared.outputs.pictures import data_url, heat_map
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
+    ResultView,
     Settings,
-    Way,
     is_pixels,
     png_of,
     setting,
@@ -67,5 +67,5 @@ def _depth_png(answer: TaskAnswer) -> bytes:
     return png_of(answer.result["depth"])
 
 
-PICTURE = Way(is_pixels, _draw_picture, png=lambda answer: png_of(answer.result))
-DEPTH = Way(_is_depth, _draw_depth, png=_depth_png)
+PICTURE = ResultView(is_pixels, _draw_picture, png=lambda answer: png_of(answer.result))
+DEPTH = ResultView(_is_depth, _draw_depth, png=_depth_png)

@@ -10,7 +10,7 @@ from page.shared.html.markup import Html, h
 from page.shared.html.units import plural
 from page.shared.outputs.figures import plot
 from page.views.task.results.answer import GivenSound, TaskAnswer
-from page.views.task.results.base import MOST_SHOWN, Settings, Way, colour, has_items
+from page.views.task.results.base import MOST_SHOWN, ResultView, Settings, colour, has_items
 
 _WIDE, _TALL = 600, 80  # units of the drawing
 
@@ -58,4 +58,4 @@ def _is_spans(result: Any) -> bool:
     return has_items(result, "start", "end") and not has_items(result, "score")
 
 
-SPANS = Way(_is_spans, _draw_spans)
+SPANS = ResultView(_is_spans, _draw_spans)

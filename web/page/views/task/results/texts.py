@@ -8,8 +8,8 @@ from typing import Any
 from page.shared.html.markup import Html, h
 from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
+    ResultView,
     Settings,
-    Way,
     colour,
     colours_of,
     has_items,
@@ -122,14 +122,14 @@ def _times(times: Sequence[float | None]) -> str:
     return " to ".join("…" if one is None else f"{one:.1f}" for one in times) + " s"
 
 
-ENTITIES = Way(
+ENTITIES = ResultView(
     lambda found: has_items(found, "score", "start", "end", "word"),
     _draw_entities,
 )
-ANSWERS = Way(_is_answers, _draw_answers, _answers_text)
-WRITTEN = Way(
+ANSWERS = ResultView(_is_answers, _draw_answers, _answers_text)
+WRITTEN = ResultView(
     lambda found: _written_of(found) is not None,
     _draw_written,
     lambda answer: _written_of(answer.result) or "",
 )
-SPOKEN = Way(_is_spoken, _draw_spoken, lambda answer: str(answer.result["text"]).strip())
+SPOKEN = ResultView(_is_spoken, _draw_spoken, lambda answer: str(answer.result["text"]).strip())
