@@ -9,6 +9,7 @@
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/quotient.wgsl
+// use lib/quant/scale_pair.wgsl
 // use lib/nan.wgsl
 // use lib/gemm/gemm.wgsl
 
@@ -35,13 +36,13 @@ struct Rounding {
 }
 
 fn rounding_of_row(row: u32, first: bool) -> Rounding {
-    let scale = f32(row_scales[row / 4u][row % 4u]);
+    let scale = scale_pair(f32(row_scales[row / 4u][row % 4u]));
     let zero = load_${ZERO}_as_f32(row_zeros[row / 4u])[row % 4u];
     if (first) {
-        numbers[2u * row] = scale;
+        numbers[2u * row] = scale.x;
         numbers[2u * row + 1u] = zero;
     }
-    return Rounding(exact_quotient_f32(1.0, scale), zero);
+    return Rounding(scale.y, zero);
 }
 
 // A NaN makes the scale NaN: comparisons may drop it, a sum does not.

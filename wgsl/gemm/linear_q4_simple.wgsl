@@ -4,6 +4,7 @@
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/quotient.wgsl
+// use lib/quant/scale_pair.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/gemm_simple.wgsl
 
@@ -95,9 +96,10 @@ fn find_rows(place: vec3<u32>) {
     rows_at = row * params.gemm.k;
     if (QUANTIZED) {
         for (var i = 0u; i < ROWS; i++) {
-            row_scale[i] = f32(row_scales[row[i]]);
+            let scale = scale_pair(f32(row_scales[row[i]]));
+            row_scale[i] = scale.x;
+            row_inverse[i] = scale.y;
             row_zero[i] = load_${ZERO}_as_f32(row_zeros[row[i] / 4u])[row[i] % 4u];
-            row_inverse[i] = exact_quotient_f32(1.0, row_scale[i]);
         }
     }
 }

@@ -12,6 +12,7 @@ const MAX_AXES = 16u;
 override SCALARS: bool; // scale and zero are in the params
 override HAS_ZEROS: bool;
 override SHARED: bool; // four neighbours always share a scale
+override INVERTED = false; // the inverses of scales are given
 override ZERO_FIRST = false; // added before rounding; of no use to dequantized, which is not told
 
 struct Params {
@@ -51,7 +52,7 @@ fn zero_at(index: u32) -> f32 {
 
 fn quantized(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<i32> {
     var inverse = scale;
-    if (!SCALARS) {
+    if (!SCALARS && !INVERTED) {
         inverse = exact_quotient(vec4<f32>(1.0), scale);
     }
     var value = x * inverse;
@@ -68,6 +69,9 @@ fn quantized(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<i32> {
 }
 
 fn dequantized(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
+    if (INVERTED) {
+        return (x - zero) * exact_quotient(vec4<f32>(1.0), scale);
+    }
     return (x - zero) * scale;
 }
 

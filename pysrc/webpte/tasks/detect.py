@@ -12,6 +12,7 @@ from webpte.engine.open.siblings import read_file, read_sibling
 from webpte.errors import InputError, ManifestError
 from webpte.hub.layouts import ChosenProgram, words_of
 from webpte.tasks.files import CONFIG
+from webpte.tasks.picture_families import task_by_names
 
 # By task: capabilities that software-mansion's config.json names, names of pipelines that have
 # another name here, ends of the names of transformers' classes, and types of models.
@@ -64,8 +65,10 @@ def task_of(words: Collection[str], known: Collection[str]) -> str:
 async def detect(source: str | Path | ChosenProgram, known: Collection[str]) -> str:
     """Return the task of a model, by its program or manifest; InputError if nothing names it."""
     words: list[str] = []
+    names = [str(source)]
     if isinstance(source, ChosenProgram):
         words += await source.words()
+        names.append(source.path)
     else:
         if is_manifest(source):
             data, name = await read_file(source)
@@ -73,6 +76,8 @@ async def detect(source: str | Path | ChosenProgram, known: Collection[str]) -> 
         if (config := await read_sibling(source, CONFIG)) is not None:
             words += words_of(parse_table(config, CONFIG, ManifestError, not_finite=True).content)
     found = task_of([one for one in words if one], known)
+    if not found:
+        found = task_by_names(names)  # of a published model whose files are silent
     if not found:
         raise InputError(
             f"{source}: its files do not say what it does: name the task, "

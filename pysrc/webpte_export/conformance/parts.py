@@ -285,7 +285,11 @@ def import_torchvision() -> Any:
 
 
 def leave_weights_random() -> None:
-    """Keep the tests' models from downloading trained weights, before the tests are imported."""
+    """Keep the tests' models from downloading trained weights, before the tests are imported.
+
+    Random weights give zeros, or numbers too small to compare: heads begin with zeros, and norms of
+    a batch with a variance of 1. So both get random numbers.
+    """
     import torch
 
     weights = importlib.import_module("torchvision.models").WeightsEnum
@@ -296,7 +300,30 @@ def leave_weights_random() -> None:
     load = torch.nn.Module.load_state_dict
 
     def load_state_dict(module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        return None if isinstance(state, Absent) else load(module, state, *args, **kwargs)
+        if isinstance(state, Absent):
+            return draw_zeros(module)
+        return load(module, state, *args, **kwargs)
 
     torch.nn.Module.load_state_dict = load_state_dict
     weights.get_state_dict = lambda *_args, **_kwargs: Absent()
+
+
+def draw_zeros(model: Any) -> None:
+    """Draw matrices of zeros of a model of pictures, and set its batch norms by a random batch."""
+    import torch
+
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1 and not weights.any():
+                weights.normal_(0, 0.02)
+        norms = [one for one in model.modules() if isinstance(one, torch.nn.BatchNorm2d)]
+        before = [norm.momentum for norm in norms]
+        was_training = model.training
+        for norm in norms:
+            norm.momentum = 1.0
+        if norms:
+            model.train()
+            model(torch.randn(2, 3, 299, 299))  # a size that all networks with such norms take
+            model.train(was_training)
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum

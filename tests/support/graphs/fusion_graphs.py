@@ -71,7 +71,7 @@ class Net:
         if kind in ("rounded", "qd8"):
             weight, *rest = args
             pair = self.rounding(x, ROWS if kind == "qd8" else "ASYMMETRIC")
-            given = (x, *pair, weight, self.g.null(), *rest)
+            given = (x, *pair, weight, self.g.null(), *rest, self.g.bool_(kind == "qd8"))
             return self.g.op("et_vk.linear_dq8ca_q4gsw.default", *given, out)
         return self.g.op("et_vk.linear_q4gsw.default", x, *args, out)
 

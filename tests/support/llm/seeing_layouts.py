@@ -26,6 +26,7 @@ _PROGRAMS = {
     "vlm_embed_tokens_q8.pte": "token_embedding",
     "vlm_decoder.pte": "text_decoder",
 }
+PERMUTE = "aten.permute.default"
 WORDS, WIDTH, CONTEXT = 300, 32, 64  # the words and the width of the small model
 HEAD = np.random.default_rng(3).standard_normal((WORDS, WIDTH)).astype(np.float32)
 CARD = b"---\npipeline_tag: image-text-to-text\n---\n"
@@ -92,20 +93,29 @@ def prompt(last: bool = False) -> GraphWriter:
     return g
 
 
-def step() -> GraphWriter:
-    """Write an embedding, its position and a cache -> logits, and the cache with its row."""
+def step(count: int = 1, words: np.ndarray | None = None) -> GraphWriter:
+    """Write embeddings, their positions and a cache -> logits, and the cache with these rows.
+
+    With `words`, rows of embeddings, it takes tokens in place of embeddings.
+    """
     g, wide = GraphWriter(), (CONTEXT, WIDTH)
-    row, place, cache = g.tensor((1, 1, WIDTH)), g.tensor((1,), "int64"), g.tensor((1, 1, *wide))
+    given = g.tensor((1, count, WIDTH)) if words is None else g.tensor((1, count), "int64")
+    places, cache = g.tensor((count,), "int64"), g.tensor((1, 1, *wide))
+    rows = given if words is None else _looked_up(g, words, given, (1, count))
     own, past = np.eye(CONTEXT, dtype=np.float32), np.tri(CONTEXT, dtype=np.float32)
-    at, until = (_looked_up(g, table, place) for table in (own, past))
-    column = _view(g, at, (CONTEXT, 1))
-    kept = _looked_up(g, 1 - own, place)
-    old = g.op(MUL, _view(g, cache, wide), _view(g, kept, (CONTEXT, 1)), g.tensor(wide))
-    new = g.op("aten.mm.default", column, _view(g, row, (1, WIDTH)), g.tensor(wide))
+    at, until = (_looked_up(g, table, places, (count,)) for table in (own, past))
+    turned = g.op(PERMUTE, at, g.int_list([1, 0]), g.tensor((CONTEXT, count)))
+    each = _constant(g, np.ones((count, 1), np.float32))
+    written = g.op("aten.mm.default", turned, each, g.tensor((CONTEXT, 1)))
+    all_rows = _constant(g, np.ones((CONTEXT, 1), np.float32))
+    kept = g.op("aten.sub.Tensor", all_rows, written, g.int(1), g.tensor((CONTEXT, 1)))
+    old = g.op(MUL, _view(g, cache, wide), kept, g.tensor(wide))
+    new = g.op("aten.mm.default", turned, _view(g, rows, (count, WIDTH)), g.tensor(wide))
     cached = g.op(ADD, old, new, g.int(1), g.tensor(wide))
-    total = g.op("aten.mm.default", until, cached, g.tensor((1, WIDTH)))
-    g.inputs(row, place, cache)
-    g.outputs(_view(g, _head(g, total, 1), (1, 1, WORDS)), _view(g, cached, (1, 1, *wide)))
+    total = g.op("aten.mm.default", until, cached, g.tensor((count, WIDTH)))
+    g.inputs(given, places, cache)
+    logits = _view(g, _head(g, total, count), (1, count, WORDS))
+    g.outputs(logits, _view(g, cached, (1, 1, *wide)))
     return g
 
 
@@ -121,9 +131,9 @@ def _constant(g: GraphWriter, array: np.ndarray) -> int:
     return g.prepack(g.tensor(array.shape, constant=array))
 
 
-def _looked_up(g: GraphWriter, table: np.ndarray, place: int) -> int:
-    kept = g.tensor(table.shape, constant=table)
-    return g.op("aten.embedding.default", kept, place, g.tensor((1, table.shape[1])))
+def _looked_up(g: GraphWriter, table: np.ndarray, places: int, dims: tuple[int, ...]) -> int:
+    kept, out = g.tensor(table.shape, constant=table), g.tensor((*dims, table.shape[1]))
+    return g.op("aten.embedding.default", kept, places, out)
 
 
 def _view(g: GraphWriter, value: int, dims: tuple[int, ...]) -> int:

@@ -204,3 +204,25 @@ def test_programs_with_weights_in_another_file_are_refused(xnnpack: Path) -> Non
         "five__TestThree_weights_in_another_file": "RefusedError: "
         "webpte_export.errors.ExportError: the program has its weights in a file of their own"
     }
+
+
+def test_networks_without_weights_have_outputs_to_compare() -> None:
+    """A head of zeros, and norms that make numbers ever smaller, are drawn anew."""
+    import torch
+
+    from webpte_export.conformance.parts import draw_zeros
+
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 4, 3, stride=8), torch.nn.BatchNorm2d(4)]
+    head = torch.nn.Linear(4, 5)
+    torch.nn.init.zeros_(head.weight)
+    pooled = (torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    model = torch.nn.Sequential(*layers, torch.nn.ReLU(), *pooled, head).eval()
+    with torch.no_grad():
+        layers[0].weight.mul_(0.05)
+    draw_zeros(model)
+    assert not model.training
+    assert layers[1].momentum == 0.1
+    with torch.no_grad():
+        (found,) = model(torch.randn(1, 3, 32, 32))
+    assert (found - head.bias).abs().max() > 1e-3

@@ -15,7 +15,7 @@ from support.graphs.graphs import wait
 from support.page.conversations import tokens_of
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.errors import InputError
+from webpte.errors import InputError, WebpteError
 from webpte.llm import Generator, Seq2Seq
 from webpte.llm.generation import ignore_stops
 from webpte_host.base.layout import ROOT
@@ -36,9 +36,9 @@ def answers() -> dict[str, list[int]]:
     return found
 
 
-async def opened(name: str, device: str) -> webpte.Program:
+async def opened(name: str, device: str, **options: Any) -> webpte.Program:
     on: Any = SimulatedDevice() if device == "simulated" else device
-    return await webpte.llm.load(files()[f"{name}.pte"], device=on)
+    return await webpte.llm.load(files()[f"{name}.pte"], device=on, **options)
 
 
 @pytest.mark.parametrize("device", ["numpy", "simulated"])
@@ -97,6 +97,52 @@ def test_a_guess_is_refused_or_right(name: str) -> None:
             assert bool(answer.stats.proposed_tokens) is (name in AHEAD)
 
     wait(run())
+
+
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+@pytest.mark.parametrize("name", ["custom", "quantized", "hybrid"])
+def test_the_context_of_caches_beside_delegates_can_be_shorter(name: str, device: str) -> None:
+    async def run() -> None:
+        prompt = answers()["prompt"]
+        async with await opened(name, device) as program:
+            wanted = await tokens_of(everything(Generator(program), prompt, 14))
+            whole = program.memory().by_kind["state"] if device == "simulated" else 0
+        async with await opened(name, device, max_context=20, kv_cache="f32") as program:
+            generator = Generator(program)
+            most = 7 if name == "hybrid" else 20  # a call of its window
+            assert (generator.max_context, generator.max_chunk) == (20, most)
+            assert await tokens_of(everything(generator, prompt, 30)) == wanted
+            long = [token % 60 + 3 for token in range(20)]
+            assert len(await tokens_of(everything(generator, long, 4))) == 1
+            with pytest.raises(WebpteError, match=str(most)):
+                await program.forward(np.zeros((1, 21), np.int64), np.arange(21))
+            if device == "simulated":
+                assert program.memory().by_kind["state"] < whole
+
+    wait(run())
+
+
+def everything(generator: Generator, prompt: list[int], count: int) -> Any:
+    answer = generator.generate(prompt, count)
+    ignore_stops(answer)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("custom", {"max_context": 32}, r"kernels .* use its caches, of positions 32 of FLOAT"),
+        ("quantized", {"kv_cache": "int8"}, "load it without kv_cache, and .* with max_context"),
+        ("masked", {"max_context": 16}, "its state is used by operators other than attention"),
+        ("static", {"kv_cache": "f16"}, "its state is used by operators other than attention"),
+        ("custom", {"lora": 4}, "does not name its linear layers .* export it with"),
+    ],
+)
+def test_an_option_that_a_program_cannot_have(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(WebpteError, match=message):
+        wait(opened(name, "numpy", **options))
 
 
 SIZE = 7

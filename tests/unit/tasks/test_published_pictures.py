@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,13 @@ from support.hub import published_pictures as models
 from support.hub.hub_site import HubSite
 from support.write.pte_writer import write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.errors import InputError, SourceError
-from webpte.tasks.vision.published import COCO, FAMILIES, VOC, preparation_of
+from webpte.errors import InputError, ManifestError, SourceError
+from webpte.hub.layouts import choose
+from webpte.hub.model_schema import SCHEMA_METHOD, largest_input
+from webpte.tasks import names
+from webpte.tasks.detect import detect
+from webpte.tasks.picture_families import COCO, FAMILIES, VOC
+from webpte.tasks.vision.published import preparation_of
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +97,110 @@ def test_lists_of_labels() -> None:
     some = {1: "person", 11: "fire hydrant", 13: "stop sign", 44: "bottle", 67: "dining table"}
     assert {number: by_number[number] for number in some} == some
     assert (by_number[90], by_number[84], by_number[0]) == ("toothbrush", "book", "N/A")
+
+
+@pytest.mark.parametrize(
+    ("path", "task"),
+    [
+        ("n/vulkan/yolo26n_384_vulkan_fp16.pte", "object-detection"),
+        ("xnnpack/rfdetr_nano_xnnpack_fp32.pte", "object-detection"),
+        ("xnnpack/deeplab_v3_resnet50_xnnpack_fp32.pte", "image-segmentation"),
+        ("xnnpack/style_transfer_candy_xnnpack_fp32.pte", "image-to-image"),
+        ("xnnpack/efficientnet_v2_s_xnnpack_fp32.pte", "image-classification"),
+        ("n/vulkan/yolo26n_seg_384_vulkan_fp16.pte", ""),
+        ("pose/vulkan/yolo26n_pose_384_vulkan_fp16.pte", ""),
+        ("xnnpack/other_xnnpack_fp32.pte", ""),
+    ],
+)
+def test_a_name_tells_the_task_where_files_are_silent(tmp_path: Path, path: str, task: str) -> None:
+    place = tmp_path / path
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"")
+    (place.parent / "config.json").write_text("{}")
+
+    async def work() -> None:
+        if task:
+            assert await detect(await choose(tmp_path), names()) == task
+        else:
+            with pytest.raises(InputError, match="do not say what it does: name the task"):
+                await detect(await choose(tmp_path), names())
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("content", ['{"capabilities": []}', "{}"])
+def test_a_silent_repository_finds_boxes(site: HubSite, content: str) -> None:
+    files = dict(site.repositories[models.BOXES])
+    files["n/vulkan/config.json"] = content.encode()
+    site.add("a/silent", files)
+    name, found, _ = ask("a/silent", np.full((8, 32, 3), 255, np.uint8), threshold=0.25)
+    assert name == "object-detection"
+    assert [one["label"] for one in found] == ["car", "dog"]
+
+
+def schema_of(*dims: Any, **more: Any) -> str:
+    given = {"kind": "Tensor", "dtype": "float32", "shape": dims, **more}
+    return json.dumps({"forward": {"inputs": [given], "outputs": []}})
+
+
+async def largest(text: Any, shape: tuple[int, ...] = (1, 3, 640, 640)) -> Any:
+    g = Net().g
+    picture = g.tensor(shape)
+    g.host(picture, dynamic=True)
+    g.inputs(picture)
+    g.outputs(models._mean(g, picture))
+    file = write_pte(g, constant_methods={SCHEMA_METHOD: text})
+    async with await webpte.load(file, device="numpy") as program:
+        return largest_input(program.methods, "forward", program.name)
+
+
+@pytest.mark.parametrize(
+    ("dims", "sizes"),
+    [
+        ([1, 3, 384, 640], (1, 3, 384, 640)),
+        ([1, 3, [640, 384, 512], [384, 704]], (1, 3, 640, 384)),
+        ([1, 3, (32, 600, 32), (32, 2**31 - 1, 48)], (1, 3, 576, 608)),
+        ([{"kind": "batch"}, 3, (64, 640, 1), 640], (1, 3, 640, 640)),
+    ],
+)
+def test_sizes_of_a_schema(dims: list[Any], sizes: tuple[int, ...]) -> None:
+    assert asyncio.run(largest(schema_of(*map(dim, dims)))) == sizes
+
+
+def dim(given: Any) -> Any:
+    if isinstance(given, int):
+        return {"kind": "constant", "value": given}
+    if isinstance(given, list):
+        return {"kind": "enumerated", "values": given}
+    if isinstance(given, tuple):
+        return {"kind": "range", **dict(zip(("min", "max", "step"), given, strict=True))}
+    return given
+
+
+ONE = {"value": 1}
+DIMS: list[Any] = [
+    7, None, {"value": -1}, {"value": 1.5}, {"value": True}, {"value": "640"}, {"value": 2**63},
+    {"value": 641}, {"values": []}, {"values": [1, "2"]}, {"values": {}}, {"values": [1] * 5000},
+    {"values": [-1]}, {"min": 5, "max": 4}, {"min": 1, "max": 4, "step": 0},
+    {"min": 1, "max": 10**400}, {"min": 700, "max": 900}, {"min": -8, "max": 8},
+    {"min": 1, "max": None},
+]  # fmt: skip
+HOSTILE = [
+    *("", "[]", "{", "7", "[" * 200, '{"forward": 7}', '{"forward": {"inputs": 3}}'),
+    *('{"forward": {"inputs": [3]}}', '{"forward": {}}', schema_of(), schema_of(ONE, ONE, ONE)),
+    schema_of(ONE, ONE, ONE, ONE, kind="Int"),
+    *(schema_of(ONE, {"value": 3}, ONE, last) for last in DIMS),
+]
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, 7, 1.5, True])
+def test_schemas_that_are_not_possible(text: Any) -> None:
+    with pytest.raises(ManifestError, match=SCHEMA_METHOD):
+        asyncio.run(largest(text))
+
+
+def test_a_schema_of_other_methods_says_nothing() -> None:
+    assert asyncio.run(largest("{}")) is None
 
 
 def test_unknown_families_are_told(site: HubSite) -> None:

@@ -74,6 +74,9 @@ def test_caches_are_passed_from_call_to_call(site: HubSite, name: str) -> None:
             generator.reset()
             with pytest.raises(UnsupportedError, match="passes its caches"):
                 await generator.save()
+        for option in ({"max_context": 32}, {"kv_cache": "f16"}):
+            with pytest.raises(InputError, match="take and give back their caches, in the sizes"):
+                await webpte.llm.load(f"hf:{name}", device="numpy", **option)
 
     asyncio.run(run())
 

@@ -1,18 +1,18 @@
 // The rows of x [m, k] of a GEMM with quantized weights. Goes with lib/gemm/gemm.wgsl and lib/quads.wgsl.
 //
 // Bindings: `x`, `row_scales` (arrays of StoredQuad) and `row_zeros` (quads of ZERO). With QUANTIZED,
-// x is rounded to int8 with a scale and a zero per row.
+// x is rounded to int8 with a scale (with INVERTED, its inverse) and a zero per row.
 
 // use lib/quotient.wgsl
+// use lib/quant/scale_pair.wgsl
 
 override X_ALIGNED: bool; // k is a multiple of four
 override QUANTIZED: bool;
 
 fn fake_quantize_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
-    let scale = f32(row_scales[row / 4u][row % 4u]);
+    let scale = scale_pair(f32(row_scales[row / 4u][row % 4u]));
     let zero = load_${ZERO}_as_f32(row_zeros[row / 4u])[row % 4u];
-    let inverse = exact_quotient_f32(1.0, scale);
-    return (clamp(round(values * inverse) + zero, vec4<f32>(-128.0), vec4<f32>(127.0)) - zero) * scale;
+    return (clamp(round(values * scale.y) + zero, vec4<f32>(-128.0), vec4<f32>(127.0)) - zero) * scale.x;
 }
 
 // Four values of a row, zeros outside of the matrix.

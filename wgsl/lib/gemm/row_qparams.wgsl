@@ -10,14 +10,14 @@ fn alone(product: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(product) | bitcast<u32>(params.min_scale));
 }
 
-// The scale and zero point of a row that reaches from `lowest` to `highest`.
+// The inverse of the scale and the zero point of a row that reaches from `lowest` to `highest`.
 fn qparams_by_inverse(lowest: f32, highest: f32) -> vec2<f32> {
     let inverse = select(exact_quotient_f32(255.0, highest - lowest), 1.0, highest == lowest);
     let first = alone(lowest * inverse);
     let last = alone(highest * inverse);
     let below = (-128.0 + first) + (127.0 + last) > 0.0;
     let zero = round(select(127.0 - last, -128.0 - first, below));
-    return vec2<f32>(exact_quotient_f32(1.0, inverse), clamp(zero, -128.0, 127.0));
+    return vec2<f32>(inverse, clamp(zero, -128.0, 127.0));
 }
 
 // Scale, 1 / scale, zero and 1 / rms of a row: `seen` has its sum of squares, minimum and maximum.
@@ -31,12 +31,12 @@ fn qparams_of(seen: vec4<f32>) -> vec4<f32> {
     if (is_nan_f32(seen.x)) { // min and max may drop a NaN
         scale = seen.x;
     }
-    var zero = clamp(-128.0 - round(exact_quotient_f32(lowest, scale)), -128.0, 127.0);
     if (INVERSE_FIRST) {
         let chosen = qparams_by_inverse(lowest, seen.z * rms);
-        scale = select(chosen.x, seen.x, is_nan_f32(seen.x));
-        zero = chosen.y;
+        let inverse = select(chosen.x, seen.x, is_nan_f32(seen.x));
+        return vec4<f32>(exact_quotient_f32(1.0, inverse), inverse, chosen.y, rms);
     }
+    let zero = clamp(-128.0 - round(exact_quotient_f32(lowest, scale)), -128.0, 127.0);
     return vec4<f32>(scale, exact_quotient_f32(1.0, scale), zero, rms);
 }
 

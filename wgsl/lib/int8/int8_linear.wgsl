@@ -5,6 +5,9 @@
 // Bindings: `x`, `weight`, `scales`, `bias`, `row_scales`, `row_zeros`, `output` (an array of Out), and
 // params with m, n and k. Without ROW_PARAMS all rows of x have the scale and the zero of `scaling`.
 
+// use lib/quotient.wgsl
+// use lib/quant/scale_pair.wgsl
+
 alias Out = ${OUT}; // u32 with BYTES, otherwise a float
 override X_ALIGNED: bool; // rows start at words
 override WEIGHT_ALIGNED: bool;
@@ -66,7 +69,7 @@ fn write_columns(row: u32, column: u32, sums: vec4<i32>) {
         offset[i] = bias[min(column + i, arrayLength(&bias) - 1u)];
     }
     if (ROW_PARAMS) {
-        scale *= f32(row_scales[row]);
+        scale *= scale_pair(f32(row_scales[row])).x;
     }
     let values = scaled(sums, scale, offset);
     let at = row * params.n + column;

@@ -6,7 +6,7 @@ const ASYMMETRIC = 0u; // the smallest value meets the lowest integer
 const SYMMETRIC = 1u; // zero meets the middle of the range
 const NO_CLIPPING = 2u; // likewise, each side having the scale that it needs, and the larger taken
 const LEAST_ERROR = 3u; // asymmetric, from the end of the range that is met more closely
-const INVERSE_FIRST = 4u; // likewise, computed from the inverse of the scale
+const INVERSE_FIRST = 4u; // likewise, but the result is the inverse of the scale
 override MAPPING: u32;
 
 struct Params {
@@ -37,7 +37,7 @@ fn scale_of(lowest: f32, highest: f32) -> f32 {
     switch (MAPPING) {
         case SYMMETRIC: { return exact_quotient_f32(max(-lowest, highest), span * 0.5); }
         case NO_CLIPPING: { return max(exact_quotient_f32(lowest, params.low), exact_quotient_f32(highest, params.high)); }
-        case INVERSE_FIRST: { return exact_quotient_f32(1.0, inverse_of(lowest, highest)); }
+        case INVERSE_FIRST: { return inverse_of(lowest, highest); }
         default: { return exact_quotient_f32(highest - lowest, span); }
     }
 }
@@ -48,10 +48,7 @@ fn unclamped_zero_point(lowest: f32, highest: f32, scale: f32) -> f32 {
     switch (MAPPING) {
         case ASYMMETRIC: { return params.low - round(from_lowest); }
         case LEAST_ERROR: { return zero_of_least_error(from_lowest, from_highest); }
-        case INVERSE_FIRST: {
-            let inverse = inverse_of(lowest, highest);
-            return zero_of_least_error(alone(lowest * inverse), alone(highest * inverse));
-        }
+        case INVERSE_FIRST: { return zero_of_least_error(alone(lowest * scale), alone(highest * scale)); }
         default: { return params.middle; }
     }
 }

@@ -121,11 +121,11 @@ def _lower_dynamic(
     args: tuple[Any, ...]
     if weight.datatype in FOUR_BITS:
         codes, scales, group = four_bits(lowering, weight)
-        args = (x, rows.scale, rows.zero, codes, None, scales, group, addend)
+        args = (x, rows.inverse, rows.zero, codes, None, scales, group, addend, True)
         name = "et_vk.linear_dq8ca_q4gsw.default"
     elif weight.datatype is XnnDataType.QCINT8:
         scales = row_scales(lowering, weight)
-        args = (x, rows.scale, rows.zero, lowering.plain(weight), scales, addend)
+        args = (x, rows.inverse, rows.zero, lowering.plain(weight), scales, addend, True)
         name = "webpte.linear_dq8ca_q8csw.default"
     else:
         lowering.refuse(node, f"quantized in each run, with {weight.datatype.name}")
@@ -196,7 +196,7 @@ def lower_convert(lowering: Lowering, node: XnnNode) -> None:
 
 
 def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> DynamicRows:
-    """Append the computation of the scales and the zero points of the rows of a value."""
+    """Append the computation of the inverse scales and the zeros of the rows of a value."""
     if not 1 <= dims <= len(source.dims):
         raise GraphError(f"rows of {dims} dims of {len(source.dims)}")
     given, source = source, lowering.in_float32(source)
@@ -205,10 +205,10 @@ def quantize_rows(lowering: Lowering, source: XnnTensor, dims: int = 1) -> Dynam
     apart = held.order[: len(source.dims) - dims] == tuple(range(len(source.dims) - dims))
     x = held.tensor if apart else lowering.plain(source)
     outer = x.dims[: len(x.dims) - dims]
-    scale = lowering.writer.new_tensor(FLOAT, (*outer, *(1,) * dims))
+    inverse = lowering.writer.new_tensor(FLOAT, (*outer, *(1,) * dims))
     zero = lowering.writer.new_tensor(DTYPES["int8"], (*outer, *(1,) * dims))
-    lowering.writer.call("webpte.choose_qparams_qd8.default", (x, dims), (scale, zero))
-    return DynamicRows(source, scale, zero)
+    lowering.writer.call("webpte.choose_qparams_qd8.default", (x, dims), (inverse, zero))
+    return DynamicRows(source, inverse, zero)
 
 
 NODES: dict[str, NodeLowering] = {

@@ -74,13 +74,13 @@ class Held:
 
 @dataclass(frozen=True)
 class DynamicRows:
-    """A value that is quantized in each run: floats, and a scale and a zero point per row.
+    """A value that is quantized in each run: floats, the inverse of a scale and a zero per row.
 
     Halves are computed with as float32, as scales are.
     """
 
     source: XnnTensor
-    scale: Tensor
+    inverse: Tensor
     zero: Tensor
 
 

@@ -204,15 +204,11 @@ def _lower_dynamic(
 
 def _rounded(lowering: Lowering, image: Tensor, rows: DynamicRows) -> Tensor:
     """Return images rounded to the numbers of int8 that their scales and zero points stand for."""
-    single = image.dims[0] == 1  # of any height and width
-    name = "quantized_decomposed.{}_per_tensor.tensor" if single else "torchao.{}_affine.default"
-    block = () if single else ([1, *image.dims[1:]],)
-    ends = (-128, 127, None) if single else (None, -128, 127)
-    args = (*block, rows.scale, rows.zero, *ends)
+    args = (rows.inverse, rows.zero, -128, 127)
     whole = lowering.writer.new_tensor(DTYPES["int8"], image.dims)
-    lowering.writer.call(name.format("quantize"), (image, *args), whole)
+    lowering.writer.call("webpte.quantize_images.default", (image, *args), whole)
     rounded = lowering.writer.new_tensor(image.dtype, image.dims)
-    lowering.writer.call(name.format("dequantize"), (whole, *args), rounded)
+    lowering.writer.call("webpte.dequantize_images.default", (whole, *args), rounded)
     return rounded
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.files.source import ConvertedSource, Region
+from webpte.engine.format.shared import ScalarType
 from webpte.engine.graph.graph import Call, Constant, Graph, Tensor, Value
 from webpte.engine.load.program_file import Contents
 from webpte.engine.ops import definition_of
@@ -19,6 +20,7 @@ from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, pa
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.shapes import numel
 from webpte.errors import InputError, UnsupportedError
+from webpte.llm.cache.plan_caches import plan_caches, where_caches_are
 from webpte.llm.cache.shorten_context import CACHES, shorten_context
 from webpte.program import Program, contents_of
 
@@ -46,10 +48,14 @@ def pack_caches(contents: Contents, kv_cache: str) -> Contents:
             if graph is not None and caches and kv_cache != FLOAT32:
                 graphs[index] = _packed(graph, caches, PACKINGS[kv_cache])
         methods[name] = replace(method, graphs=tuple(graphs))
+        if kv_cache == FLOAT32:
+            beside = plan_caches(method.plan).values()
+            found += sum(meta.scalar_type == ScalarType.FLOAT for meta in beside)
     if not found:
         raise InputError(
             f"kv_cache={kv_cache!r}: {contents.source.name} has no KV cache that attention of a "
-            "delegate uses; load it without kv_cache"
+            f"delegate uses{where_caches_are(contents)}; load it without kv_cache, and to save "
+            "memory with max_context"
         )
     return replace(contents, methods=methods)
 

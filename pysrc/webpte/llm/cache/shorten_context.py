@@ -3,7 +3,8 @@
 The KV caches are allocated here, with the sizes in the file: [1, positions, heads, head size].
 Their first positions are their first bytes, and every kernel takes the number of positions from the
 cache, so a shorter cache needs nothing but smaller sizes. Inputs of tokens become at most as long,
-and the sizes of all values computed from them follow.
+and the sizes of all values computed from them follow. For caches beside delegates, the sizes of the
+plan's values change, and the sizes of inputs that kernels take.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from webpte.engine.plan.planner import resize_outputs
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.shapes import Dims
 from webpte.errors import InputError, WebpteError
+from webpte.llm.cache.plan_caches import free_inputs, plan_caches, where_caches_are
 
 # Constant methods with the length that a conversation may have.
 LENGTHS = ("get_max_context_len", "get_max_seq_len")
@@ -49,7 +51,7 @@ def shorten_context(contents: Contents, most: int) -> Contents:
     if not found:
         raise InputError(
             f"max_context={most}: {contents.source.name} has no KV cache with more positions that "
-            "could be made shorter; load it without max_context"
+            f"could be made shorter{where_caches_are(contents)}; load it without max_context"
         )
     return replace(contents, methods=methods)
 
@@ -77,6 +79,8 @@ def _shortened(method: MethodContents, most: int) -> MethodContents | None:
     tokens.
     """
     plan = method.plan
+    if beside := {i: one for i, one in plan_caches(plan).items() if one.sizes[1] > most}:
+        return _shortened_beside(method, beside, most)
     delegates = [one for one in plan.instructions if isinstance(one, DelegateCall)]
     kernels = [one for one in plan.instructions if isinstance(one, KernelCall)]
     if len(delegates) != 1 or len(kernels) + 1 != len(plan.instructions):
@@ -99,6 +103,24 @@ def _shortened(method: MethodContents, most: int) -> MethodContents | None:
     graphs = list(method.graphs)
     graphs[call.delegate_index] = shorter
     return _described(method, values, tuple(graphs))
+
+
+def _shortened_beside(
+    method: MethodContents, caches: Mapping[int, TensorMeta], most: int
+) -> MethodContents:
+    """Return a method with shorter caches that are values of the plan, and with shorter inputs."""
+    plan, values = method.plan, list(method.plan.values)
+    for index, cache in caches.items():
+        values[index] = replace(cache, sizes=(1, most, *cache.sizes[2:]))
+    lengths = _token_lengths(plan, most)
+    for index in free_inputs(plan):
+        meta = values[index]
+        if isinstance(meta, TensorMeta) and meta.dynamism != Dynamism.STATIC:
+            if _has_tokens(meta, lengths):
+                values[index] = replace(meta, sizes=(1, most, *meta.sizes[2:]))
+            elif len(meta.sizes) == 1 and meta.sizes[0] in lengths:  # the positions of tokens
+                values[index] = replace(meta, sizes=(most,))
+    return _described(method, values, method.graphs)
 
 
 def _token_lengths(plan: ExecutionPlan, most: int) -> set[int]:

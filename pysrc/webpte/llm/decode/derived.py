@@ -7,6 +7,9 @@ A build keeps each with the delegates of its methods, and frees all of them toge
 from __future__ import annotations
 
 from webpte.engine.call.call import Lifetime
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.graph.graph import Tensor
 from webpte.engine.run.build import Build
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.method import Method
@@ -29,6 +32,22 @@ def sampled_delegate(build: Build, body: GpuDelegate, kind: SamplerKind) -> Samp
         ("sampler", body, kind),
         lambda: SampledDelegate(body, kind, build.library, build.lifetime),
     )
+
+
+async def row_sampler(build: Build, kind: SamplerKind, row: GpuTensor) -> GpuDelegate:
+    """Return a delegate that samples from a row of logits, an input, in its dtype and size."""
+    dtype, dims = DTYPES[row.declared_dtype], row.shape
+
+    async def make() -> GpuDelegate:
+        return await GpuDelegate.create(
+            kind.graph(Tensor(0, dtype, dims, None, None)),
+            row.device,
+            build.library,
+            lifetime=build.lifetime,
+            info=build.info,
+        )
+
+    return await build.derive(("row sampler", kind, dtype.name, dims), make)
 
 
 async def row_logits_delegate(build: Build, method: Method, rows: int) -> Delegate | str:

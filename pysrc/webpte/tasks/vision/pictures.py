@@ -9,6 +9,7 @@ import numpy as np
 
 from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, SourceError, UnsupportedError
+from webpte.hub.model_schema import largest_input
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.vision.picture_files import decode_picture
@@ -55,7 +56,8 @@ class PictureTask(ArrayTask):
         """
         if self.published is None:
             raise SourceError(f"{self.files.where} has no {PREPROCESSOR}, which {self.name} needs")
-        height, width = (high for _, high in self.bounds[2:])
+        known = largest_input(self.program.methods, self.method, self.program.name)
+        height, width = (known or [high for _, high in self.bounds])[2:]
         return self.published.settings(height, width)
 
     def compiled(self) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class Row:
     positive: bool
     channels_last: bool
     runs: bool  # in ExecuTorch's runtime; otherwise PyTorch gives the outputs
+    share: float | None  # tolerated of the largest number, in place of the kind's
 
 
 def row(
@@ -70,10 +71,11 @@ def row(
     positive: bool = False,
     channels_last: bool = False,
     runs: bool = True,
+    share: float | None = None,
 ) -> Row:
     if not isinstance(module, nn.Module):
         module, shapes = Of(module), None if shapes is None else (shapes,)
-    return Row(module, calls, tuple(kinds.split()), shapes, positive, channels_last, runs)
+    return Row(module, calls, tuple(kinds.split()), shapes, positive, channels_last, runs, share)
 
 
 BATCH, ROWS = Dim("batch", min=1, max=7), Dim("rows", min=3, max=31)
@@ -174,6 +176,9 @@ def matrices() -> dict[str, Row]:
     two = nn.Sequential(nn.Linear(7, 11), nn.ReLU(), nn.Linear(11, 3))
     calls: tuple[Inputs, ...] = [(3, 7)], [(1, 7)], [(7, 7)], [(2, 7)]
     edges = [torch.zeros(16), torch.ones(16) * 3, -torch.rand(16), torch.rand(16) + 1]
+    # In the middle of two integers, once multiplied by 255 / (1.1 + 0.9).
+    middle = (torch.arange(-107, 138, 17)[:14] + 0.5) / (255 / (torch.tensor(1.1) + 0.9))
+    middles = torch.cat([torch.tensor([-0.9, 1.1]), middle])[None]
     products = ((2, 3, 5), (2, 5, 7)), ((3, 5, 5), (3, 5, 11))
     grows = {0: BATCH, 1: Dim("m", max=9)}, {0: BATCH, 2: Dim("n", max=17)}
     return {
@@ -201,6 +206,7 @@ def matrices() -> dict[str, Row]:
             shapes=({0: BATCH},),
         ),
         "linear rows_edges": row(by_row, [torch.stack(edges)], kinds="qd8_qc8w"),
+        "linear rows_middle": row(by_row, [middles], kinds="qd8_qc8w", share=1e-5),
         "linear rows_half": row(nn.Linear(32, 17), [(3, 32)], kinds="qd8_f16"),
         "linear groups": row(wide, [(3, 64)], kinds="qd8_qc4w qd8_qb4w_g32 qd8_qb4w_g64"),
         "linear groups_bias": row(nn.Linear(64, 5), [(3, 64)], kinds="qd8_qb4w_g32"),
@@ -458,7 +464,7 @@ def write(folder: Path, op: str, case: str, one: Row, kind: Kind) -> Entry:
         method = Runtime.get().load_program(lowered.buffer).load_method("forward")
         run = lambda *inputs: method.execute(list(inputs))  # noqa: E731
     made = [Call(arrays(inputs), arrays(tree_leaves(run(*inputs)))) for inputs in calls]
-    return entry_of(folder, f"{op}__{case}.pte", op, case, made, kind.share)
+    return entry_of(folder, f"{op}__{case}.pte", op, case, made, one.share or kind.share)
 
 
 def arrays(tensors: Sequence[Tensor]) -> tuple[Any, ...]:

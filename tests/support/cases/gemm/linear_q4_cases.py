@@ -95,13 +95,14 @@ def int8(shape: tuple[int, ...], n: int, extra: int = 0) -> RowCase:
     )
 
 
-def fake_quantized(x: Array, scale: Array, zero: Array) -> Array:
+def fake_quantized(x: Array, scale: Array, zero: Array, inverted: bool = False) -> Array:
     """Requantize element by element, rounding in float32 with ties to even."""
     rows = x.reshape(-1, x.shape[-1])
     out = np.zeros(rows.shape)
     for row, k in np.ndindex(rows.shape):
         s, z = np.float32(scale.flat[row]), int(zero.flat[row])
-        q = round(float(np.float32(rows[row, k]) * (np.float32(1) / s))) + z
+        s, inverse = (1 / s, s) if inverted else (s, 1 / s)
+        q = round(float(np.float32(rows[row, k]) * inverse)) + z
         out[row, k] = (max(-128, min(127, q)) - z) * float(s)
     return out.reshape(x.shape)
 
@@ -113,8 +114,9 @@ def dq8ca(
     *live: tuple[int, ...],
     bias: bool = False,
     zero: str = "int8",
+    inverted: bool = False,
 ) -> RowCase:
-    """Return scales so small that some values are clamped."""
+    """Return scales, or their inverses, with which some values are clamped."""
     inner = shape[-1]
     weight, scales = packed_weights(n, inner), grouped_scales(inner, group, padded(n))
     sums = np.full((len(scales), padded(n)), 10**6, np.int32)  # nothing to rely on
@@ -122,14 +124,15 @@ def dq8ca(
 
     def rows(dims: tuple[int, ...]) -> tuple[Array, Array, Array]:
         zeros = np.random.default_rng(9).integers(-128, 128, dims[:-1]).astype(zero)
-        return normal(dims), positive(dims[:-1]) / 4, zeros
+        given = positive(dims[:-1]) / 4
+        return normal(dims), 1 / given if inverted else given, zeros
 
     fixed = (weight, sums, scales) if added is None else (weight, sums, scales, added)
     return RowCase(
         DQ8CA,
-        (*rows(shape), weight, sums, scales, group, added),
-        lambda x, s, z, w, _, ws, g, b: (
-            np_linear(fake_quantized(x, s, z), dequantized(w, ws, g, inner))
+        (*rows(shape), weight, sums, scales, group, added, inverted),
+        lambda x, s, z, w, _, ws, g, b, inverted: (
+            np_linear(fake_quantized(x, s, z, inverted), dequantized(w, ws, g, inner))
             + (0 if b is None else b[:n])
         ),
         live=tuple((*rows(dims), *fixed) for dims in live),
@@ -209,6 +212,9 @@ LINEAR_Q4_CASES = [
     dq8ca((5, 12), 6, 4),
     dq8ca((20, 64), 35, 32, bias=True),
     dq8ca((19, 12), 6, 12, zero="int32"),
+    dq8ca((2, 3, 64), 8, 32, inverted=True),
+    dq8ca((20, 12), 6, 4, inverted=True),
+    dq8ca((20, 64), 35, 32, bias=True, inverted=True),
     dq8ca((2, 20, 64), 12, 32, (1, 1, 64), (1, 19, 64), (2, 4, 64), bias=True),
     backward((5,), 6, 16, 8, 8),
     backward((2, 20), 37, 40, 8, 37),
@@ -231,4 +237,5 @@ MATRIX_CASES = [
     qcs4w((70, 10), 37, width=5),
     qcs4w((70, 64), 37),
     dq8ca((68, 64), 35, 32, bias=True),
+    dq8ca((68, 64), 35, 32, inverted=True),
 ]

@@ -71,9 +71,9 @@ def linear(
 
 
 def float_linear(
-    x: Array, x_scale: Array, x_zero: Array, weight: Array, scales: Array, bias: Any = None
+    x: Array, given: Array, x_zero: Array, weight: Array, scales: Array, bias: Any, inverted: bool
 ) -> Array:
-    steps, zeros = x_scale.ravel(), x_zero.ravel().astype(np.int64)
+    steps, zeros = (1 / given if inverted else given).ravel(), x_zero.ravel().astype(np.int64)
     rows = x.reshape(len(steps), x.shape[-1])
 
     def one(m: int, n: int) -> float:
@@ -95,6 +95,7 @@ def dynamic(
     zero: str = "int8",
     bias: bool = True,
     keepdim: bool = True,
+    inverted: bool = False,
 ) -> LiveCase:
     """`shapes` of x, one or one per step."""
     steps = steps_of(shapes)
@@ -106,7 +107,8 @@ def dynamic(
         dims = (*shape[:-1], 1) if keepdim else shape[:-1]
         x_scale = np.resize(np.array([0.031, 0.0173, 0.25], np.float32), count).reshape(dims)
         x_zero = np.resize(np.array([-128, 3, 127, -7]), count).reshape(dims).astype(zero)
-        given.append((normal(shape), x_scale, x_zero, *behind))
+        pair = (1 / x_scale if inverted else x_scale), x_zero
+        given.append((normal(shape), *pair, *behind, inverted))
     return LiveCase(DYNAMIC, given, float_linear, "float32", f"n{n}", 1e-5, exact=False)
 
 
@@ -132,5 +134,6 @@ Q8_LINEAR_CASES = [
     dynamic((3, 8), 4, zero="int32", bias=False),
     dynamic((2, 3, 12), 5, keepdim=False),
     dynamic((0, 8), 4),
+    *(dynamic((rows, 12), 8, inverted=True) for rows in (1, 3, 40)),
     dynamic([(40, 12), (3, 12), (1, 12), (0, 12), (17, 12)], 8),
 ]

@@ -64,7 +64,7 @@ def inverse_first(values: list[float]) -> tuple[Any, int]:
     inverse = F(1) if smallest == largest else F(255) / (largest - smallest)
     below, above = smallest * inverse, largest * inverse
     zero = F(-128) - below if (F(-128) + below) + (F(127) + above) > 0 else F(127) - above
-    return F(1) / inverse, round(clamp_float(float(zero)))
+    return inverse, round(clamp_float(float(zero)))
 
 
 def clamp_float(value: float) -> float:

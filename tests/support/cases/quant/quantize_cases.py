@@ -13,11 +13,13 @@ from support.cases.live_cases import Const, LiveCase
 F = np.float32
 BY_NUMBERS, BY_TENSORS = "per_tensor.default", "per_tensor.tensor"
 CHANNEL, TOKEN, AFFINE = "per_channel.default", "per_token.default", "affine.default"
+IMAGES = "images.default"  # with the inverses of scales
 INT8, UINT8, INT32 = ("int8", -128, 127), ("uint8", 0, 255), ("int32", -(2**31), 2**31 - 1)
 
 
 def name_of(verb: str, kind: str) -> str:
-    return f"{'torchao' if kind == AFFINE else 'quantized_decomposed'}.{verb}_{kind}"
+    namespace = {AFFINE: "torchao", IMAGES: "webpte"}.get(kind, "quantized_decomposed")
+    return f"{namespace}.{verb}_{kind}"
 
 
 # What comes out
@@ -62,6 +64,8 @@ def unpacked(kind: str, x: Array, args: tuple[Any, ...]) -> tuple[Array, Array, 
         scale, zero, low, high = args[:4]
         if kind == TOKEN:
             block = (*(1 for _ in x.shape[:-1]), x.shape[-1])
+        if kind == IMAGES:
+            block, scale = (1, *x.shape[1:]), 1 / scale
     return spread(scale, x.shape, block), spread(zero, x.shape, block), low, high
 
 
@@ -224,4 +228,10 @@ PER_BLOCK = [
     dequantize(AFFINE, [(integers((n, 6)), [1, 3], scales(n, 2), zeros(n, 2)) for n in (5, 1)]),
 ]
 
-QUANTIZE_CASES = [*PER_TENSOR, *PER_CHANNEL, *PER_TOKEN, *PER_BLOCK]
+PER_IMAGE = [
+    case
+    for shape in ((1, 3, 5), (2, 3, 5), (3, 2, 2, 2), (5, 1), (0, 4))
+    for case in both(IMAGES, shape, 1 / scales(shape[0]), zeros(shape[0], dtype="int8"))
+]
+
+QUANTIZE_CASES = [*PER_TENSOR, *PER_CHANNEL, *PER_TOKEN, *PER_BLOCK, *PER_IMAGE]

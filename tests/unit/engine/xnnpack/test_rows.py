@@ -317,6 +317,32 @@ def test_scales_along_another_dim() -> None:
         graph_of(g)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_with_numbers_in_the_middle_of_two(bits: int) -> None:
+    """Numbers are multiplied by 255 / (highest - lowest), which is rounded once."""
+    ends = np.array([-0.9, 1.1], np.float32)
+    inverse = np.float32(255) / (ends[1] - ends[0])
+    middle = ((np.arange(-110, 136, 4, dtype=np.float32) + np.float32(0.5)) / inverse)[:62]
+    given = np.concatenate([ends, middle])[None]
+    codes = np.clip(np.rint(given * inverse) - 13, -128, 127)
+    other = np.clip(np.rint(given * (1 / (1 / inverse))) - 13, -128, 127)
+    assert (codes != other).sum() > 5
+    g = XnnpackWriter()
+    x = g.value((1, 64), argument=0)
+    rounded = g.value((1, 64), "qdint8", quant=per_row())
+    signs = np.where(codes > other, 1, -1)  # so that differences add up
+    stored = signs.astype(np.int8) if bits == 8 else (signs + 8).astype(np.uint8)
+    if bits == 4:
+        stored = stored[:, ::2] | stored[:, 1::2] << 4
+    quant = per_channel([1.0])
+    w = g.value((1, 64), f"qcint{bits}", constant=np.ascontiguousarray(stored), quant=quant)
+    made = g.value((1, 1), argument=1, output=True)
+    g.node("Convert", x, rounded)
+    g.node("FullyConnected", rounded, w, None, made)
+    want = ((codes + 13) * signs).sum() / inverse
+    np.testing.assert_allclose(computed(g, given), [[want]], rtol=1e-5)
+
+
 @pytest.mark.parametrize("type", ["fp32", "fp16"])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_rows_that_are_rounded_in_each_run(type: str, bits: int) -> None:

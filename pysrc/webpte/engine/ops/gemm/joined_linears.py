@@ -14,6 +14,7 @@ from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import (
     JoinedLinears,
 )
 from webpte.engine.ops.gemm.subgroup_matrix.tiles import MATRIX_TILE_CONFIGS, takes_matrices
+from webpte.engine.ops.quant.quantize import RowParams
 
 WIDEST = max(tiling.columns for tiling in MATRIX_TILE_CONFIGS)
 
@@ -45,7 +46,7 @@ def joined_linears(
     if len(read) > 1 or len(packings) > 1 or not all(w.in_words for w in weights):
         return None
     x, scales = first.tensor("x"), [w.scales for w in weights]
-    floats = [x, *scales, *outs, *(pair[0] for pair in rows if pair)]
+    floats = [x, *scales, *outs, *(pair.scale for pair in rows if pair)]
     floats += [gemm.addend for gemm in gemms if gemm.addend]
     stored = {tensor.dtype.wgsl for tensor in floats}
     if len(stored) > 1 or _sums_bytes(gemms) > target.binding_bytes:
@@ -54,8 +55,8 @@ def joined_linears(
     return JoinedLinears(kernel_of(x, weights[0], rows[0]), tuple(weights), kept, target)
 
 
-def _ids(pair: tuple[TensorArg, TensorArg] | None) -> tuple[int, ...]:
-    return () if pair is None else (pair[0].id, pair[1].id)
+def _ids(pair: RowParams | None) -> tuple[int, ...]:
+    return () if pair is None else (pair.scale.id, pair.zero.id, pair.inverted)
 
 
 def _sums_bytes(gemms: Sequence[Gemm]) -> int:

@@ -68,13 +68,14 @@ def integer_dispatches(kernel: GemmKernel, gemm: Gemm, out: int, target: Target)
     count = gemm.m * (gemm.k // BLOCK if per_block else 2)
     numbers = Scratch("numbers of codes", target.scratch_bytes(4 * count))
     blocks = ("BLOCKS", per_block)
+    inverted = (pair for pair in kernel.overrides if pair[0] == "INVERTED")
     rounding = Dispatch(
         kernel=CODES,
         bindings=(x, scale, zero, codes, numbers),
         params=gemm.params(1, 1),
         grid=fold_grid(ceil_div(gemm.m * gemm.k // BLOCK, WORKGROUP_SIZE)),
         types=(*kernel.types, *gemm.types(gemm.stored)),
-        overrides=(blocks, ("NIBBLES", not in_bytes)),
+        overrides=(blocks, ("NIBBLES", not in_bytes), *inverted),
     )
     kept = [pair for pair in kernel.overrides if pair[0] in KEPT]
     multiply = replace(

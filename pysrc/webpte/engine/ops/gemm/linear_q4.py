@@ -2,7 +2,8 @@
 
     linear_q4gsw          y = x[..., K] @ W^T + bias; W[n, k] = code * scales[k / group_size, n]
     linear_qcs4w          linear_q4gsw with a scale per row of W
-    linear_dq8ca_q4gsw    linear_q4gsw, with each row of x rounded to int8 first
+    linear_dq8ca_q4gsw    linear_q4gsw, with each row of x rounded to int8 first; with `inverted`,
+                          x_scale has the inverses of scales
     _weight_int8pack_mm   y = x @ W^T; W[n, k] = code * scales[n], codes of 8 bits
     linear_q4gsw_backward d_x = d_out[..., N] @ W
     q4gsw_requant         the codes nearest to a float weight [N, K]
@@ -61,6 +62,7 @@ from webpte.engine.ops.gemm.linear_int8 import integer_dispatches, takes_integer
 from webpte.engine.ops.gemm.skinny_config import skinny_config, suits_batch
 from webpte.engine.ops.gemm.subgroup_matrix.linear_q4 import matrix_linear
 from webpte.engine.ops.gemm.subgroup_matrix.tiles import takes_matrices
+from webpte.engine.ops.quant.quantize import RowParams, scale_pair
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import GraphError
 
@@ -88,7 +90,7 @@ LINEARS = (
     LinearQ4(
         "et_vk.linear_dq8ca_q4gsw.default",
         "x: tensor, x_scale: tensor, x_zero: tensor, weight: tensor, sums: any, scales: tensor, "
-        "group_size: int, bias: tensor? = None -> tensor",
+        "group_size: int, bias: tensor? = None, inverted: bool = False -> tensor",
         LOW_FIRST,
         quantized=True,
     ),
@@ -137,7 +139,7 @@ def bias_of(op: LinearQ4, args: Args, columns: int) -> TensorArg | None:
     return bias
 
 
-def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorArg] | None:
+def row_params(op: LinearQ4, args: Args, rows: int) -> RowParams | None:
     """Return the scales and the zeros of the rows of x, or None if x is not quantized."""
     if not op.quantized:
         return None
@@ -146,7 +148,7 @@ def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorAr
         raise GraphError(
             f"{args.call}: {scale.numel} scales and {zero.numel} zeros for {rows} rows of x"
         )
-    return scale, zero
+    return RowParams(scale, zero, args.flag("inverted"))
 
 
 def gemm_of(op: LinearQ4, args: Args) -> Gemm:
@@ -168,7 +170,7 @@ def lower_linear(
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
     gemm = gemm_of(op, args).with_bias(bias).plus(added)
     rows = None if quantizes_x(norm) else row_params(op, args, gemm.m)
-    others = (rows[0] if rows else None, norm.gain if norm else None, out)
+    others = (rows.scale if rows else None, norm.gain if norm else None, out)
     stored = float_type(args, x, weights.scales, gemm.addend, *others)
     gemm = replace(gemm, stored=stored)
     kernel = kernel_of(norm.x if norm else x, weights, rows)
@@ -241,27 +243,26 @@ def skinny_kernel(kernel: GemmKernel, weights: PackedWeights, norm: Prologue | N
     )
 
 
-def kernel_of(
-    x: TensorArg, weights: PackedWeights, rows: tuple[TensorArg, TensorArg] | None = None
-) -> GemmKernel:
-    scale, zero = (rows[0].id, rows[1].id) if rows else (None, None)
+def kernel_of(x: TensorArg, weights: PackedWeights, rows: RowParams | None = None) -> GemmKernel:
+    scale, zero = (rows.scale.id, rows.zero.id) if rows else (None, None)
     return GemmKernel(
         name="linear_q4",
         operands=(x.id, scale, zero, weights.tensor.id, weights.scales.id),
-        types=(("ZERO", rows[1].dtype.wgsl if rows else "i8"),),
+        types=(("ZERO", rows.zero.dtype.wgsl if rows else "i8"),),
         overrides=(
             *weights.overrides,
             ("QUANTIZED", rows is not None),
             ("X_ALIGNED", x.dims[-1] % 4 == 0),
+            *(rows.overrides if rows else ()),
         ),
         params=weights.params,
     )
 
 
-def fake_quantize_int8(x: Array, scale: Array, zero: Array) -> Array:
+def fake_quantize_int8(x: Array, given: Array, zero: Array, inverted: bool) -> Array:
     """Round as the op does, in float32: float64 could decide ties otherwise."""
-    scale, zero = scale.reshape(-1, 1), zero.reshape(-1, 1).astype(np.float32)
-    inverse = np.float32(1) / scale.astype(np.float32)
+    scale, inverse = scale_pair(given.reshape(-1, 1), inverted)
+    zero = zero.reshape(-1, 1).astype(np.float32)
     return (np.clip(np.round(x * inverse) + zero, -128, 127) - zero) * scale.astype(np.float64)
 
 
@@ -269,7 +270,8 @@ def run_linear(op: LinearQ4, args: Args) -> Array:
     weights, x = weights_of(op, args), args.array("x")
     rows: Array = x.reshape(numel(x.shape[:-1]), x.shape[-1]).astype(np.float32)
     if op.quantized:
-        rows = fake_quantize_int8(rows, args.array("x_scale"), args.array("x_zero"))
+        given = args.array("x_scale"), args.array("x_zero"), args.flag("inverted")
+        rows = fake_quantize_int8(rows, *given)
     matrix = unpacked(weights, args.array("weight"), args.array("scales"))
     result = rows.astype(np.float64) @ matrix.T
     if not op.per_row and (bias := args.optional_array("bias")) is not None:

@@ -4,6 +4,7 @@
     linear_dq8ca_q8csw   x is rounded to int8 first, with a scale and a zero per row:
                          q = clamp(round(x * (1 / x_scale)) + x_zero, -128, 127)
                          out = (sum of (q - x_zero) * w) * x_scale * scales[n] + bias[n]
+                         with `inverted`, the inverse of each scale is given
 
 The kernels are the same as in q8ta_linear.py.
 """
@@ -19,7 +20,7 @@ from webpte.engine.ops.int8.int8 import PerChannel, Scaling, check_int8
 from webpte.engine.ops.int8.q8 import REQUANTIZATION, check_bytes, read_scaling
 from webpte.engine.ops.int8.q8_conv import OPERANDS, signed
 from webpte.engine.ops.int8.q8ta_linear import LinearQ8, check_weights, lower_linear
-from webpte.engine.ops.quant.quantize import np_quantize, quantize_rows
+from webpte.engine.ops.quant.quantize import RowParams, np_quantize, quantize_rows, scale_pair
 from webpte.engine.shapes import Dims
 from webpte.errors import GraphError, UnsupportedError
 
@@ -28,7 +29,7 @@ Array = np.ndarray
 LINEAR = f"{OPERANDS}, {REQUANTIZATION} -> tensor"
 DYNAMIC = (
     "x: tensor, x_scale: tensor, x_zero: tensor, weight: tensor, scales: tensor, "
-    "bias: tensor? = None -> tensor"
+    "bias: tensor? = None, inverted: bool = False -> tensor"
 )
 
 
@@ -77,9 +78,10 @@ def read_dynamic(args: Args) -> LinearQ8:
         raise UnsupportedError(f"{args.call}: x, its scales and the output are floats")
     weights = PerChannel(weight, args.tensor("scales"), args.optional_tensor("bias"))
     check_weights(args, weights)
+    rows = RowParams(scale, zero, args.flag("inverted"))
     # Rows of x have no padding, and neither have the rows of bytes.
     memory = Scratch("int8 rows", max(16, 1 << (max(x.numel, 1) - 1).bit_length()))
-    linear = LinearQ8(x, weights, Scaling(1, 0), (scale, zero), memory)
+    linear = LinearQ8(x, weights, Scaling(1, 0), rows, memory)
     if scale.numel != linear.m or zero.numel != linear.m:
         raise GraphError(
             f"{args.call}: {scale.numel} scales and {zero.numel} zeros for {linear.m} rows of x"
@@ -94,16 +96,16 @@ def lower_dynamic(args: Args) -> list[Dispatch]:
         return dispatches
     assert linear.rows is not None
     assert linear.quantized is not None
-    return [quantize_rows(linear.x, *linear.rows, linear.quantized), *dispatches]
+    return [quantize_rows(linear.x, linear.rows, linear.quantized), *dispatches]
 
 
 def run_dynamic(args: Args) -> Array:
     linear, x = read_dynamic(args), args.array("x")
-    scale, zero = (args.array(name).reshape(-1, 1) for name in ("x_scale", "x_zero"))
-    scale, zero = scale.astype(np.float32), zero.astype(np.float64)
-    rows = x.reshape(linear.m, linear.k)
-    quantized = np_quantize(rows, np.float32(1) / scale, zero, (-128, 127))
-    sums = (quantized - zero) @ args.array("weight")[:, : linear.k].T.astype(np.float64)
+    given, zero = (args.array(name).reshape(-1, 1) for name in ("x_scale", "x_zero"))
+    scale, inverse = scale_pair(given, args.flag("inverted"))
+    quantized = np_quantize(x.reshape(linear.m, linear.k), inverse, zero, (-128, 127))
+    weight = args.array("weight")[:, : linear.k].astype(np.float64)
+    sums = (quantized - zero.astype(np.float64)) @ weight.T
     result = sums * scale * args.array("scales")[: linear.n].astype(np.float64)
     if (bias := args.optional_array("bias")) is not None:
         result = result + bias[: linear.n]

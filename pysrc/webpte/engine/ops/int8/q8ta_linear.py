@@ -30,7 +30,7 @@ from webpte.engine.ops.int8.int8 import (
     read_scaling,
     types_of,
 )
-from webpte.engine.ops.quant.quantize import requantize_dispatch
+from webpte.engine.ops.quant.quantize import RowParams, requantize_dispatch
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import GraphError
 
@@ -60,7 +60,7 @@ class LinearQ8:
     x: TensorArg
     weights: PerChannel
     scaling: Scaling
-    rows: tuple[TensorArg, TensorArg] | None = None  # scales and zeros of the rows of x
+    rows: RowParams | None = None
     quantized: Scratch | None = None  # x, if it comes as floats
 
     @property
@@ -85,11 +85,11 @@ class LinearQ8:
 
     @property
     def inputs(self) -> tuple[Binding, ...]:
-        scale, zero = (row.id for row in self.rows) if self.rows else (None, None)
+        scale, zero = (row.id for row in self.rows[:2]) if self.rows else (None, None)
         return self.quantized or self.x.id, *self.weights.bindings, scale, zero
 
     def types(self, args: Args, out: TensorArg | None) -> tuple[tuple[str, str], ...]:
-        scale, zero = (row.dtype.wgsl for row in self.rows) if self.rows else ("f32", "i32")
+        scale, zero = (row.dtype.wgsl for row in self.rows[:2]) if self.rows else ("f32", "i32")
         return *self.weights.types(args, out), ("SCALE", scale), ("ZERO", zero)
 
     @property
@@ -97,7 +97,7 @@ class LinearQ8:
         return (
             *self.weights.overrides,
             *flip("X_FLIP", self.x),
-            *((("ROW_PARAMS", True),) if self.rows else ()),
+            *((("ROW_PARAMS", True), *self.rows.overrides) if self.rows else ()),
             ("WEIGHT_ALIGNED", self.k % 4 == 0 and self.row_bytes % 4 == 0),
             ("X_ALIGNED", self.k % 4 == 0),
         )

@@ -14,10 +14,9 @@ With lowest = min(block, 0) and highest = max(block, 0):
                                zero = (qmin + qmax + 1) / 2, for both symmetric mappings
     per token                  asymmetric, but zero from the end of the range with the smaller error
     qd8                        likewise, computed from s = 255 / (highest - lowest), or 1 if both
-                               are 0; the scale is 1 / s
+                               are 0; s itself is the result, and its readers are told `inverted`
 
-A scale is never below eps. XNNPACK rounds x * s, and its consumers here x * (1 / scale), which may
-differ in the last bit: a value within 1e-5 of the middle of two integers may become either.
+A scale is never below eps. XNNPACK rounds x * s: 1 / (1 / s) may differ from s in the last bit.
 """
 
 from __future__ import annotations
@@ -301,7 +300,7 @@ def run_choose(op: ChooseQParams, args: Args) -> list[Array]:
 def np_scale(rule: QParamsRule, lowest: Array, highest: Array) -> Array:
     span = np.float32(rule.high - rule.low)
     if rule.mapping == INVERSE_FIRST:
-        return np.float32(1) / np_inverse(rule, lowest, highest)
+        return np_inverse(rule, lowest, highest)
     if rule.mapping == MAPPINGS["SYMMETRIC"]:
         return np.maximum(-lowest, highest) / (span / 2)
     if rule.mapping == MAPPINGS["SYMMETRIC_NO_CLIPPING_ERR"]:
@@ -321,10 +320,8 @@ def np_zero(rule: QParamsRule, lowest: Array, highest: Array, scale: Array) -> A
     if rule.mapping == MAPPINGS["ASYMMETRIC"]:
         return low - np.round(lowest / scale)
     if rule.mapping in (LEAST_ERROR, INVERSE_FIRST):
-        first, last = lowest / scale, highest / scale
-        if rule.mapping == INVERSE_FIRST:
-            inverse = np_inverse(rule, lowest, highest)
-            first, last = lowest * inverse, highest * inverse
+        inverted = rule.mapping == INVERSE_FIRST
+        first, last = (end * scale if inverted else end / scale for end in (lowest, highest))
         below = (low + first) + (high + last) > 0
         return np.round(np.where(below, low - first, high - last))
     return np.full_like(scale, rule.middle)

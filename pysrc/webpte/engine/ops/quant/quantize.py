@@ -7,6 +7,7 @@
     per_channel    scales [dims[axis]]
     per_token      scales per row; the zero is added before rounding
     affine         scales per block of `block_size`, in the order of the blocks
+    images         scales per element of the first dim, given as their inverses
 
 Without zeros (null, or a tensor without elements) every zero is 0.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +43,27 @@ class QuantBlocks:
     padded: bool = False  # the exporter may have padded the scales to a multiple of four
 
 
+class RowParams(NamedTuple):
+    """The scales of the rows of x, or with `inverted` their inverses, and the zeros."""
+
+    scale: TensorArg
+    zero: TensorArg
+    inverted: bool = False
+
+    @property
+    def overrides(self) -> tuple[tuple[str, float], ...]:
+        """The override constant of wgsl/lib/quant/scale_pair.wgsl."""
+        return (("INVERTED", True),) if self.inverted else ()
+
+
+def scale_pair(given: Array, inverted: bool) -> tuple[Array, Array]:
+    """Return scales and their inverses, of which either is given, in float32."""
+    given = given.astype(np.float32)
+    with np.errstate(divide="ignore"):
+        found = np.float32(1) / given
+    return (found, given) if inverted else (given, found)
+
+
 @dataclass(frozen=True)
 class Granularity:
     """A pair of ops: their blocks, and their arguments between x and the bounds."""
@@ -51,6 +74,7 @@ class Granularity:
     blocks: Callable[[Args], QuantBlocks]
     tensors: bool = True
     zero_first: bool = False
+    inverted: bool = False  # the inverses of scales are given
     namespace: str = "quantized_decomposed"
     bounds: str = "quant_min: int, quant_max: int, dtype: any = None"
 
@@ -75,6 +99,13 @@ def token_blocks(args: Args) -> QuantBlocks:
     if not dims:
         raise GraphError(f"{args.call}: a scalar has no rows")
     return QuantBlocks((*(1 for _ in dims[:-1]), dims[-1]))
+
+
+def image_blocks(args: Args) -> QuantBlocks:
+    dims = args.tensor("x").dims
+    if not dims:
+        raise GraphError(f"{args.call}: a scalar has no images")
+    return QuantBlocks((1, *dims[1:]))
 
 
 def affine_blocks(args: Args) -> QuantBlocks:
@@ -104,6 +135,14 @@ GRANULARITIES = (
         affine_blocks,
         namespace="torchao",
         bounds="quant_min: int? = None, quant_max: int? = None",
+    ),
+    Granularity(
+        "images",
+        "default",
+        "scale: tensor, zero: tensor",
+        image_blocks,
+        inverted=True,
+        namespace="webpte",
     ),
 )
 
@@ -191,6 +230,7 @@ class Parameters:
     sizes: Dims = ()
     steps: Dims = ()
     tensors: bool = False
+    inverted: bool = False
 
     @property
     def shared(self) -> bool:
@@ -228,6 +268,7 @@ def tensor_parameters(op: Granularity, args: Args) -> Parameters:
         sizes=sizes,
         steps=merged,
         tensors=True,
+        inverted=op.inverted,
     )
 
 
@@ -270,6 +311,7 @@ def dispatch(
             ("SHARED", parameters.shared),
             # Some compilers reject an override that the entry point does not use.
             *((("ZERO_FIRST", zero_first),) if bounds else ()),
+            *((("INVERTED", True),) if parameters.inverted else ()),
         ),
     )
 
@@ -285,16 +327,17 @@ def requantize_dispatch(
     return dispatch(source, "f32", out, Parameters(inverse, zero), bounds)
 
 
-def quantize_rows(x: TensorArg, scale: TensorArg, zero: TensorArg, memory: Scratch) -> Dispatch:
+def quantize_rows(x: TensorArg, rows: RowParams, memory: Scratch) -> Dispatch:
     """Quantize floats to int8 in `memory`, with a scale and a zero per row."""
     parameters = Parameters(
-        scale=scale.id,
-        zero=zero.id,
-        scale_type=scale.dtype.wgsl,
-        zero_type=zero.dtype.wgsl,
+        scale=rows.scale.id,
+        zero=rows.zero.id,
+        scale_type=rows.scale.dtype.wgsl,
+        zero_type=rows.zero.dtype.wgsl,
         sizes=(numel(x.dims[:-1]), x.dims[-1]),
         steps=(1, 0),
         tensors=True,
+        inverted=rows.inverted,
     )
     quantized = dispatch(
         x.id, x.dtype.wgsl, x._replace(dtype=DTYPES["int8"]), parameters, (-128, 127)
@@ -373,9 +416,9 @@ def split_arrays(op: Granularity, args: Args) -> tuple[Array, Array, Array]:
 def run_quantize(op: Granularity, args: Args) -> Array:
     bounds = bounds_of(args)
     if op.tensors:
-        x, scale, zero = split_arrays(op, args)
-        with np.errstate(divide="ignore"):
-            result = np_quantize(x, np.float32(1) / scale, zero, bounds, op.zero_first)
+        x, given, zero = split_arrays(op, args)
+        _, inverses = scale_pair(given, op.inverted)
+        result = np_quantize(x, inverses, zero, bounds, op.zero_first)
     else:
         inverse = inverse_of(args, args.number("scale"))
         result = np_quantize(args.array("x"), inverse, args.integer("zero"), bounds)
@@ -384,7 +427,8 @@ def run_quantize(op: Granularity, args: Args) -> Array:
 
 def run_dequantize(op: Granularity, args: Args) -> Array:
     if op.tensors:
-        return np_dequantize(*split_arrays(op, args)).reshape(args.out.dims)
+        x, given, zero = split_arrays(op, args)
+        return np_dequantize(x, scale_pair(given, op.inverted)[0], zero).reshape(args.out.dims)
     return np_dequantize(args.array("x"), args.number("scale"), args.integer("zero"))
 
 
