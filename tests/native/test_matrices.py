@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 from unittest.mock import patch
 
@@ -53,12 +54,12 @@ def differs(case: RowCase, tiling: int, k_parts: int) -> float:
     return float(np.abs(got - want).max() / np.abs(want).max())
 
 
-# A driver for CPUs takes longest to compile large tiles.
-CONFIGS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
+# Further cases have the last: a driver for CPUs takes longest to compile large tiles.
+CONFIGS = chain([(0, 1), (2, 3), (1, 2), (3, 1), (2, 2)], repeat((2, 1)))
 
 
 @pytest.mark.parametrize(
-    ("case", "config"), extent.share([*zip(MATRIX_CASES, CONFIGS, strict=True)], 4), ids=str
+    ("case", "config"), extent.share([*zip(MATRIX_CASES, CONFIGS, strict=False)], 4), ids=str
 )
 def test_packed_weights(case: RowCase, config: tuple[int, int]) -> None:
     assert differs(case, *config) < 1e-6

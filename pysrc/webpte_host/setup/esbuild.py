@@ -17,6 +17,7 @@ from webpte_host.base.progress import Display
 from webpte_host.setup import sources
 
 _LOCK: dict[str, Any] = json.loads(Path(__file__).with_name("esbuild_lock.json").read_bytes())
+VERSION: str = _LOCK["version"]
 _MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 _SYSTEMS = {"linux": "linux", "darwin": "darwin", "win32": "win32"}
 
@@ -39,18 +40,18 @@ def program(display: Display) -> Path:
     if name not in _LOCK["binaries"]:
         known = ", ".join(_LOCK["binaries"])
         raise HostError(f"there is no esbuild for {name}; there is for {known}.")
-    version, (member, sha256) = _LOCK["version"], _LOCK["binaries"][name]
-    path = STATE / f"esbuild-{version}" / Path(member).name
+    member, sha256 = _LOCK["binaries"][name]
+    path = STATE / f"esbuild-{VERSION}" / Path(member).name
     if path.is_file():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     package = f"@esbuild/{name}"
     with (
-        display.stage(f"{package} {version} from npm"),
+        display.stage(f"{package} {VERSION} from npm"),
         tempfile.TemporaryDirectory(dir=path.parent) as work,
     ):
-        data = sources.npm_files(package, version, [member], Path(work) / "npm")[member]
-        sources.check_hash(data, sha256, f"{member} of {package} {version} from npm")
+        data = sources.npm_files(package, VERSION, [member], Path(work) / "npm")[member]
+        sources.check_hash(data, sha256, f"{member} of {package} {VERSION} from npm")
         made = Path(work) / path.name
         made.write_bytes(data)
         made.chmod(0o755)

@@ -36,7 +36,7 @@ def text_libraries(display: Display) -> dict[str, bytes]:
 
 def _library(name: str, display: Display) -> bytes:
     package, version, member, sha256, around = _LIBRARIES[name]
-    kept = STATE / "libraries" / f"{sha256[:16]}-{name}"
+    kept = STATE / "libraries" / f"{sha256[:16]}-esbuild-{esbuild.VERSION}-{name}"
     if kept.is_file():
         return kept.read_bytes()
     kept.parent.mkdir(parents=True, exist_ok=True)

@@ -144,6 +144,7 @@ def test_where_nothing_can_answer_a_stroke_waits_for_python(
     assert (log.errors, log.console_errors) == ([], [])
 
 
+@pytest.mark.thorough
 def test_a_lost_device_leaves_the_answer_to_python(page: Page, site: Site) -> None:
     throttle(page)
     page.add_init_script(COUNT_DEVICES)

@@ -56,6 +56,8 @@ def test_shapes_that_are_none(text: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_program_of_named_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "inside", lambda: True)
     monkeypatch.setattr(esbuild, "minified", lambda text, _display: text[:100])
+    # Which are kept, minified, for later commands.
+    monkeypatch.setattr(command, "text_libraries", lambda _display: {"jinja.js": b""})
     out = tmp_path / "out"
     shapes = ["--shapes", "forward=1x9", "--shapes", "forward=2x4"]
     assert command.main(["words", str(out), *shapes]) == 0
@@ -83,6 +85,7 @@ def test_the_task_of_a_model(
 ) -> None:
     monkeypatch.setattr(environment, "inside", lambda: True)
     monkeypatch.setattr(esbuild, "minified", lambda text, _display: text)
+    monkeypatch.setattr(command, "text_libraries", lambda _display: {"jinja.js": b""})
     sources = {"digits.pte": SAMPLES / "digits.pte", "shapes": models_folder() / "shapes"}
     out = tmp_path / "out"
     command.main([str(sources.get(model, model)), str(out), *(["--task", named] if named else [])])
