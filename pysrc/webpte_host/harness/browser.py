@@ -23,6 +23,7 @@ _START_MS = 600_000
 _LOOK_MS = 1_000
 _ADAPTER_MS = 60_000
 _EARLY_MS = 10_000  # in this time "no adapter" may only mean that the GPU process is not up yet
+_NOT_LOADED = "Failed to load resource"  # says not which
 _START_CALL = 0  # numbered by harness.js
 # Time for a hanging page to report its waiting coroutines, and for the GPU to create another
 # device.
@@ -86,7 +87,8 @@ class PageLog:
     def _add(self, message: ConsoleMessage) -> None:
         self.console.append(f"{message.type}: {message.text}")
         if message.type == "error":
-            self.console_errors.append(message.text)
+            text, url = message.text, message.location["url"]
+            self.console_errors.append(f"{text} ({url})" if text.startswith(_NOT_LOADED) else text)
 
     def take(self) -> tuple[list[str], list[str]]:
         """Return the errors so far, uncaught and in the console, and clear them."""

@@ -87,6 +87,10 @@ class _ConsoleMessage:
     type: str
     text: str
 
+    @property
+    def location(self) -> dict[str, str]:
+        return {"url": ""}  # is part of the text
+
 
 class FirefoxPage:
     """A tab."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from playwright.sync_api import Request, Route
 
 from support.compiling.cases import (
     compile_cases,
@@ -215,3 +216,26 @@ def test_the_runtime_in_a_page(place: Place) -> None:
         "aborted": "AbortError: signal is aborted without reason",
         "missing": "SourceError: digits.pte has 5 bytes, not 73640: it is of another program",
     }
+
+
+def test_what_failed_to_open_fetches_no_more(place: Place) -> None:
+    compile_program(ROOT / "web" / "samples" / "digits.pte", place.out / "slow")
+    (place.out / "slow" / "digits.pte").write_bytes(b"short")
+    page = place.harness.page
+    held: list[Route] = []
+    ended: list[Request] = []
+
+    def hold(route: Route) -> None:  # without an answer
+        held.append(route)
+
+    def end(request: Request) -> None:
+        ended.append(request)
+
+    page.route("**/slow/wgsl/*", hold)
+    page.on("requestfailed", end)
+    opens = "async (url) => (await import(url)).open().catch((error) => error.message)"
+    assert "not 73640" in page.evaluate(opens, f"{place.site.url}compiled/slow/index.js")
+    page.evaluate("0")  # what came before it is here then
+    page.remove_listener("requestfailed", end)
+    page.unroute("**/slow/wgsl/*")
+    assert len(held) == len(ended) == 3

@@ -131,11 +131,18 @@ export function descriptionFor(has, software, descriptions) {
 // descriptions  the folder's descriptions, of which the first that suits is taken
 // originals     the address of the folder with the .pte and .ptd files, relative to `base`, which is the default
 export async function open(base, { device, signal, onProgress, descriptions = EVERY, originals = base } = {}) {
+    const failing = new AbortController(); // ends what is still being fetched when something has failed
+    const either = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal;
     const { adapter, software } = await findAdapter(device);
     const file = descriptionFor(adapter, software, descriptions);
     const table = check(await fetched(new URL(file, base), "json", signal));
-    const program = new Program(base, table, new Files(base, table, signal, new URL(originals, base)), device);
-    await program.load({ adapter, software }, signal, onProgress);
+    const program = new Program(base, table, new Files(base, table, either, new URL(originals, base)), device);
+    try {
+        await program.load({ adapter, software }, signal, onProgress);
+    } catch (error) {
+        failing.abort();
+        throw error;
+    }
     return program;
 }
 
