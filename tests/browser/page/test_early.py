@@ -73,6 +73,14 @@ def draw_early(page: Page, site: Site) -> None:
     draw_one(page, page.locator("#early canvas.pad"))
 
 
+def wait_for_python(page: Page, site: Site) -> None:
+    """Draw early, and see that only Python answers."""
+    draw_early(page, site)
+    expect(page.locator("#early-note")).to_contain_text("The answer comes")
+    expect(page.locator("#early .outputs-none")).to_have_count(0)
+    expect(status(page)).to_contain_text("Done: 1", timeout=START_MS)
+
+
 def test_a_stroke_is_answered_before_python_is_there_and_again_after(
     page: Page, site: Site
 ) -> None:
@@ -119,15 +127,13 @@ def test_without_its_compiled_program_a_stroke_waits_for_python(
     kind = media_type(address)
     log = PageLog(page)
     page.route(address, lambda route: route.fulfill(body=body, content_type=kind), times=1)
-    draw_early(page, site)
-    expect(page.locator("#early-note")).to_contain_text("The answer comes")
-    expect(page.locator("#early .outputs-none")).to_have_count(0)
-    expect(status(page)).to_contain_text("Done: 1", timeout=START_MS)
+    wait_for_python(page, site)
     assert any("no answers before Python is there" in line for line in log.console)
     assert (log.errors, log.console_errors) == ([], [])
 
 
-@pytest.mark.parametrize("missing", ["the compiled program", thorough("WebGPU")])
+@pytest.mark.thorough
+@pytest.mark.parametrize("missing", ["the compiled program", "WebGPU"])
 def test_where_nothing_can_answer_a_stroke_waits_for_python(
     page: Page, site: Site, missing: str
 ) -> None:
@@ -137,10 +143,7 @@ def test_where_nothing_can_answer_a_stroke_waits_for_python(
     else:
         cards = json.loads(gallery(WEB, None))
         page.route("**/gallery.json", lambda route: route.fulfill(json=cards))
-    draw_early(page, site)
-    expect(page.locator("#early-note")).to_contain_text("The answer comes")
-    expect(page.locator("#early .outputs-none")).to_have_count(0)
-    expect(status(page)).to_contain_text("Done: 1", timeout=START_MS)
+    wait_for_python(page, site)
     assert (log.errors, log.console_errors) == ([], [])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, ViewportSize, expect
 
-from support.harness.limits import BROWSER_MS
-from support.page.page_visit import START_MS, open_sample, status, visit
+from support.page.page_visit import START_MS, forget, open_sample, status, visit
 from support.page.static_site import static_host
 from webpte_host.commands.build import build
 from webpte_host.serving.server import Site
@@ -20,9 +18,11 @@ SHOWN = ViewportSize(width=800, height=760)
 
 
 @pytest.fixture
-def page(profile: BrowserContext) -> Iterator[Page]:
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    """A tab, with nothing kept of the program's inputs and of the looks of its output."""
     page = profile.new_page()
     page.set_viewport_size(SHOWN)
+    forget(page, site)
     yield page
     page.close()
 
@@ -45,23 +45,18 @@ def draw(frame: FrameLocator) -> None:
         "data-state", re.compile("ready|failed"), timeout=START_MS
     )
     expect(frame.locator("#status")).to_contain_text("digits.pte loaded")
-    first = frame.locator("#outputs .largest li").first
     pad = frame.locator("canvas.pad")
-    for _ in range(5):  # a busy browser may lose the events of a frame that is being laid out
-        box = pad.bounding_box()
-        assert box is not None
-        middle, side = box["width"] / 2, box["width"]
-        # Unlike the page's mouse, this waits until the frame takes events, and not for ever.
-        pad.drag_to(
-            pad,
-            source_position={"x": middle, "y": side * 0.2},
-            target_position={"x": middle, "y": side * 0.8},
-            steps=9,
-        )
-        with contextlib.suppress(AssertionError):
-            expect(first).to_contain_text("1", timeout=BROWSER_MS / 5)
-            return
-    expect(first).to_contain_text("1")
+    box = pad.bounding_box()
+    assert box is not None
+    middle, side = box["width"] / 2, box["width"]
+    # Unlike the page's mouse, this waits until the frame takes events, and not for ever.
+    pad.drag_to(
+        pad,
+        source_position={"x": middle, "y": side * 0.2},
+        target_position={"x": middle, "y": side * 0.8},
+        steps=9,
+    )
+    expect(frame.locator("#outputs .largest li").first).to_contain_text("1")
 
 
 def test_a_program_in_a_frame_of_another_site(page: Page, site: Site, tmp_path: Path) -> None:

@@ -78,12 +78,17 @@ def open_page(
     """Open the page in a new tab, as if it had never been used; `scripts` run first in it."""
     page = profile.new_page()
     page.set_viewport_size(WINDOW)
-    page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
-    page.evaluate(FORGET)
+    forget(page, site)
     for script in (WATCH_LONG_TASKS, *scripts):
         page.add_init_script(script)
     page.goto(f"{site.url}{link}")
     return page
+
+
+def forget(page: Page, site: Site) -> None:
+    """Forget in a tab what visits of the site have left."""
+    page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
+    page.evaluate(FORGET)
 
 
 @contextmanager
