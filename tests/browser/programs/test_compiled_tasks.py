@@ -106,7 +106,7 @@ def as_task(task: str, one: Mapping[str, Any], shape: tuple[int, ...]) -> Any:
     return pixels if task == "background-removal" else pixels[:, :, :3]
 
 
-@pytest.mark.parametrize(("model", "task"), extent.share(MODELS, 1))
+@pytest.mark.parametrize(("model", "task"), extent.share(MODELS, 2))
 def test_results_are_those_of_the_reference(
     page: Page, folder: Path, model: str, task: str
 ) -> None:
