@@ -59,7 +59,7 @@ def throttle(page: Page) -> None:
 
 @contextmanager
 def without_python(page: Page) -> Iterator[None]:
-    """Keep Python from the page, however long what is done here takes."""
+    """Keep Python from the page, however long the block takes."""
     held: list[Route] = []
     is_over = False
 
