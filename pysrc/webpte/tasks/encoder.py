@@ -28,7 +28,7 @@ from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
 from webpte.tasks.task import Task
 
 Array = np.ndarray
-_METHOD = "forward"
+METHOD = "forward"
 _MOST_INPUTS = 3
 
 
@@ -47,7 +47,7 @@ class TextTask(Task):
         assert files.tokenizer is not None  # always there: it is needed
         self.tokenizer: Tokenizer = files.tokenizer
         self.config = files.table(CONFIG)
-        self._batches = RowBatches(files.program, _METHOD)
+        self._batches = RowBatches(files.program, METHOD)
         self.outputs = self._outputs()
         if self._batches.inputs > _MOST_INPUTS:
             self.refuse("it must take tokens, their mask and their types, or fewer of them")
@@ -63,7 +63,7 @@ class TextTask(Task):
     def _outputs(self) -> list[TensorInfo]:
         found = [
             one
-            for one in self.program.methods[_METHOD].outputs
+            for one in self.program.methods[METHOD].outputs
             if isinstance(one, TensorInfo) and "float" in one.dtype
         ]
         ranks = [len(one.shape) for one in found]
@@ -71,7 +71,7 @@ class TextTask(Task):
             rank in allowed for rank, allowed in zip(ranks, self.ranks, strict=True)
         )
         if not fit:
-            told = "; ".join(map(str, self.program.methods[_METHOD].outputs)) or "nothing"
+            told = "; ".join(map(str, self.program.methods[METHOD].outputs)) or "nothing"
             self.refuse(f"it returns {told}")
         return found
 
@@ -109,6 +109,11 @@ class TextTask(Task):
                 f"{longest}: give a shorter text, or truncation=True to cut it"
             )
         return join_texts(self.tokenizer, encoded)
+
+    def described_input(self) -> dict[str, Any]:
+        """Return the preparation of a single text as a compiled program describes it."""
+        frame = [[part.token, part.kind] for part in self.tokenizer.frame()]
+        return {"kind": "sentences", "frame": frame, "pad": self._pad, "longest": self.longest}
 
     def encode(self, text: str, places: bool = False) -> EncodedText:
         """Return the tokens of a text; raise InputError for other values."""

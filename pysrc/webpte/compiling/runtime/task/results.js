@@ -6,9 +6,10 @@
 //     boxes    { width, height, boxes: [{ label, score, box: { xmin, ymin, xmax, ymax } }] }
 //     text     { text }
 //     curve    { values }
+//     similarities   { texts, vectors, similarities }, of ../sentences.js
 //     numbers  { dtype, shape, values }: outputs of no known meaning
 
-import { InputError } from "../errors.js";
+import { checkFinite } from "./checks.js";
 import { interpolate, placeOf, scaledSize } from "./resample.js";
 
 const NEAR_ONE = 1e-3;
@@ -195,9 +196,7 @@ const RESULTS = { scores, labels, depth, cutout, picture: painted, queries, deco
 
 // Returns the results of a call, by the description's outputs.
 export function resultsOf(described, outputs, context) {
-    for (const { data, dtype } of outputs) {
-        if (dtype?.includes("float") && data.some((value) => !Number.isFinite(value))) throw new InputError("the program returned NaN or infinities");
-    }
+    checkFinite(outputs);
     return described.map((one) => {
         const made = RESULTS[one.kind](one, one.outputs.map((at) => outputs[at]), context);
         return one.title ? { title: one.title, ...made } : made;
