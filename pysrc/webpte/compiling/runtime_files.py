@@ -16,7 +16,7 @@ from typing import Any
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
 TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
-SENTENCES = "webpte-sentences.js"
+SENTENCES, SPEECH = "webpte-sentences.js", "webpte-speech.js"
 PAGE, DEVICES = "index.html", "devices.json"
 TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
@@ -34,6 +34,7 @@ _INDENT = re.compile(r"^[ \t]+|^\n", re.MULTILINE)
 _TASKS = {
     "text": (TEXT, Path("text.js")),
     "sentences": (SENTENCES, Path("sentences.js")),
+    "speech": (SPEECH, Path("speech.js")),
     "": (TASK, Path("task", ENTRY)),
 }
 

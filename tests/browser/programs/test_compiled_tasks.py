@@ -16,7 +16,9 @@ from playwright.sync_api import Browser, Page
 from support.compiling.cases import compile_program
 from support.compiling.pages import page_of
 from support.harness import extent
+from support.harness.sounds import HEARD_LETTERS, SPELLED_TEXTS, letters_folder
 from support.harness.task_cases import CASES, EXPECTED, check, made, models_folder, plain
+from support.llm.small_seq2seq import sound
 from webpte.errors import UnsupportedError
 from webpte_host.base.progress import Display
 from webpte_host.setup.text_libraries import text_libraries
@@ -136,6 +138,28 @@ def test_vectors_are_those_of_the_reference(page: Page, folder: Path, at: int) -
     check(found, wanted, tolerance=1e-3)
     if named["normalize"]:
         assert np.allclose(near, np.array(wanted) @ np.array(wanted).T, atol=1e-4)
+
+
+HEARD = """
+async ([address, sounds]) => {
+    const program = await (await import(address)).open();
+    const texts = [];
+    for (const samples of sounds) {
+        const [{ text }] = await program.answer(Float32Array.from(samples));
+        texts.push(text);
+    }
+    program.close();
+    return texts;
+}
+"""
+
+
+def test_speech_is_that_of_the_reference(page: Page, folder: Path) -> None:
+    compile_program(letters_folder(), folder / "letters", task="automatic-speech-recognition")
+    address = f"{page.url.rpartition('/')[0]}/letters/index.js"
+    found = page.evaluate(HEARD, [address, [sound(one).tolist() for one in HEARD_LETTERS]])
+    with np.load(SPELLED_TEXTS) as kept:
+        assert found == [str(kept[f"text{number}"]) for number in range(len(HEARD_LETTERS))]
 
 
 def texts_beside(model: str) -> dict[str, bytes]:

@@ -99,7 +99,10 @@ export async function fetched(url, as, signal) {
 
 // The modules of tasks, by the kind of their input.
 const TASKS = {
-    __proto__: null, text: () => import("./webpte-text.js"), sentences: () => import("./webpte-sentences.js"),
+    __proto__: null,
+    text: () => import("./webpte-text.js"),
+    sentences: () => import("./webpte-sentences.js"),
+    speech: () => import("./webpte-speech.js"),
     other: () => import("./webpte-task.js"),
 };
 

@@ -100,7 +100,7 @@ export interface Task {
   title?: string;
   about?: string;
   method?: string;
-  input: { kind: "drawing" | "picture" | "sound" | "text" | "sentences" | "numbers" };
+  input: { kind: "drawing" | "picture" | "sound" | "speech" | "text" | "sentences" | "numbers" };
   outputs: { kind: string; title?: string; labels?: string[] }[];
 }
 

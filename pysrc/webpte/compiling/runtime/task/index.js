@@ -4,6 +4,7 @@ import { checking, demand, methodOf } from "./checks.js";
 import { pixelsOf, prepared } from "./pictures.js";
 import { heard, isResult, painted, resultsOf } from "./results.js";
 import { framesOf, samplesOf } from "./sounds.js";
+import { typed } from "./typed.js";
 
 export { colourOf } from "./results.js";
 export { pixelsOf } from "./pictures.js";
@@ -124,10 +125,8 @@ class Task {
     }
 
     // Returns an input in the dtype of the method.
-    #typed({ data, shape }) {
-        const { dtype } = this.#method.inputs[0];
-        if (dtype === "float16" && globalThis.Float16Array) return { data: globalThis.Float16Array.from(data), shape };
-        return { data: dtype === "float64" ? Float64Array.from(data) : data, shape };
+    #typed(given) {
+        return typed(given, this.#method.inputs[0].dtype);
     }
 
     // Runs a program that takes pictures at their own size: in the smallest compiled size that holds the picture, which is
