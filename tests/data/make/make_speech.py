@@ -24,7 +24,7 @@ import torch
 from scipy.signal import resample_poly  # type: ignore[import-untyped]
 
 from data.make.pack_folders import pack
-from data.make.task_models import save, transformers
+from data.make.task_models import save, speller, transformers
 from support.harness.sounds import (
     DATA,
     EARS,
@@ -35,7 +35,6 @@ from support.harness.sounds import (
     RESAMPLED,
     RESAMPLED_RATES,
     SAID,
-    SPELLED,
     SPELLED_TEXTS,
     SPELLER_FILES,
     SPOKEN,
@@ -212,39 +211,13 @@ def ears() -> None:
         pack(out.parent, EARS, (*kept, *more), ["moonshine"])
 
 
-SPELLER = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 48,
-    "conv_dim": (16, 16, 16),
-    "conv_kernel": (10, 3, 3),
-    "conv_stride": (5, 8, 8),
-    "num_feat_extract_layers": 3,
-    "num_conv_pos_embeddings": 8,
-    "num_conv_pos_embedding_groups": 2,
-    "vocab_size": len(SPELLED),
-}
-
-
 def letters() -> None:
     """Make a wav2vec 2.0 with letters, export it, and let transformers hear with it."""
     torch.manual_seed(5)
     with tempfile.TemporaryDirectory() as work:
         folder, out = Path(work, "model"), Path(work, "out", "letters")
         folder.mkdir()
-        model = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**SPELLER)).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.mul_(3)  # so that frames differ
-        save(model, folder)
-        tables = {
-            "vocab": {letter: number for number, letter in enumerate(SPELLED)},
-            "tokenizer_config": {"pad_token": "<pad>", "word_delimiter_token": "|"},
-            "preprocessor_config": {"sampling_rate": RATE, "do_normalize": True},
-        }
-        for name, content in tables.items():
-            (folder / f"{name}.json").write_text(json.dumps(content) + "\n")
+        model = speller(folder)
         report = export_task(folder, out, "automatic-speech-recognition", max_length=1)
         print("letters", report.program_bytes, "passed" if report.passed else report.problem)
         print(report.gpu_ops, report.host_ops, report.delegates, report.submissions)
