@@ -6,13 +6,13 @@ types, each (texts, length); `serve.py export --task` makes such programs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from webpte.engine.call.info import TensorInfo
-from webpte.errors import InputError, VocabularyError
+from webpte.errors import InputError, UnsupportedError, VocabularyError
 from webpte.llm.text import Tokenizer
 from webpte.llm.text.batches import RowBatches
 from webpte.llm.text.sequences import (
@@ -110,10 +110,27 @@ class TextTask(Task):
             )
         return join_texts(self.tokenizer, encoded)
 
-    def described_input(self) -> dict[str, Any]:
-        """Return the preparation of a single text as a compiled program describes it."""
+    def described(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the task of single texts as a compiled program describes it.
+
+        result  how results follow from the output
+
+        Raises UnsupportedError for a program whose results would depend on padding.
+        """
+        (output,), info = self.outputs, self.program.methods[METHOD]
+        first = info.inputs[0]
+        assert isinstance(first, TensorInfo)  # as all of its inputs are
+        shortest, longest = first.bounds[1]
+        if len(output.shape) == 3 and len(info.inputs) == 1 and shortest < longest:
+            raise UnsupportedError(
+                f"{self.name} of {self.program.name} cannot be compiled: calls are padded, and the "
+                "program takes no mask of the padding; export it with a mask, as `serve.py export "
+                "--task` does, or compile the program alone"
+            )
         frame = [[part.token, part.kind] for part in self.tokenizer.frame()]
-        return {"kind": "sentences", "frame": frame, "pad": self._pad, "longest": self.longest}
+        given = {"kind": "sentences", "frame": frame, "pad": self._pad, "longest": self.longest}
+        outputs = [{**result, "outputs": [info.outputs.index(output)]}]
+        return {"name": self.name, "method": METHOD, "input": given, "outputs": outputs}
 
     def encode(self, text: str, places: bool = False) -> EncodedText:
         """Return the tokens of a text; raise InputError for other values."""

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.call.info import TensorInfo
-from webpte.errors import InputError, UnsupportedError
+from webpte.errors import InputError
 from webpte.llm.text.sentences import normalized
-from webpte.tasks.encoder import METHOD, TextTask, checked_text, cutting
+from webpte.tasks.encoder import TextTask, checked_text, cutting
 from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from webpte.tasks.form import text_form
 from webpte.tasks.task import task
@@ -32,19 +31,7 @@ class FeatureExtraction(TextTask):
     ranks = ((2, 3),)
 
     def compiled(self) -> dict[str, Any]:
-        (vectors,), info = self.outputs, self.program.methods[METHOD]
-        first = info.inputs[0]
-        assert isinstance(first, TensorInfo)  # as all of its inputs are
-        shortest, longest = first.bounds[1]
-        if len(vectors.shape) == 3 and len(info.inputs) == 1 and shortest < longest:
-            raise UnsupportedError(
-                f"{self.name} of {self.program.name} cannot be compiled: calls are padded, and the "
-                "program takes no mask of the padding; export it with a mask, as `serve.py export "
-                "--task` does, or compile the program alone"
-            )
-        result = {"kind": "vectors", "pooling": "mean", "outputs": [info.outputs.index(vectors)]}
-        given = self.described_input()
-        return {"name": self.name, "method": METHOD, "input": given, "outputs": [result]}
+        return self.described({"kind": "vectors", "pooling": "mean"})
 
     async def __call__(
         self,

@@ -111,10 +111,10 @@ def test_a_picture_and_a_sound(page: Page, site: tuple[Path, str]) -> None:
 def test_sentences(page: Page, site: tuple[Path, str]) -> None:
     compile_texts(site, "words")
     opened(page, site[1], "words")
-    field = page.get_by_label("Sentences, one in each line")
+    field = page.get_by_label("Texts, one in each line")
     query, *lines = field.input_value().splitlines()
     assert query == "Which dog plays in a garden?"
-    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("button", name="Run").click()
     nearest = page.locator(".largest .label-name")
     expect(nearest).to_have_count(len(lines), timeout=EXPECT_MS)
     with ThreadPoolExecutor(1) as threads:  # because Playwright's event loop runs here

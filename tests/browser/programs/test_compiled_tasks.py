@@ -140,6 +140,37 @@ def test_vectors_are_those_of_the_reference(page: Page, folder: Path, at: int) -
         assert np.allclose(near, np.array(wanted) @ np.array(wanted).T, atol=1e-4)
 
 
+SCORES = """
+async ([address, texts, topK]) => {
+    const program = await (await import(address)).open();
+    const results = await program.answer(texts, { topK });
+    program.close();
+    return results.map(({ scores }) => scores);
+}
+"""
+
+
+def test_labels_of_texts_are_those_of_the_reference(page: Page, folder: Path) -> None:
+    model, task = "feelings", "text-classification"
+    more = texts_beside(model)
+    compile_program(models_folder() / model, folder / model, task=task, more=more)
+    address = f"{page.url.rpartition('/')[0]}/{model}/index.js"
+    expected = json.loads(EXPECTED.read_text("utf-8"))
+    tried = 0
+    for at, (name, _, args, options) in enumerate(CASES):
+        if name != model or options.keys() - {"top_k", "truncation"}:
+            continue
+        texts = args[0] if isinstance(args[0], list) else args
+        found = page.evaluate(SCORES, [address, texts, options.get("top_k", 1)])
+        if "top_k" not in options:
+            found = [best for (best,) in found]
+        elif texts is args:
+            (found,) = found
+        check(found, expected[at], tolerance=1e-3)
+        tried += 1
+    assert tried >= 6
+
+
 HEARD = """
 async ([address, sounds]) => {
     const program = await (await import(address)).open();

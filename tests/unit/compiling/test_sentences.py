@@ -95,7 +95,7 @@ def test_a_sentence_encoder_by_its_card(tmp_path: Path) -> None:
 def test_a_task_of_texts_needs_the_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="takes texts: give its tokenizer"):
         compiled(models_folder() / MODEL, tmp_path / "out", task="feature-extraction")
-    for model, task in (("feelings", "text-classification"), ("ranks", "reranking")):
+    for model, task in (("entities", "token-classification"), ("ranks", "reranking")):
         with pytest.raises(UnsupportedError, match=f"{task} cannot be compiled with its"):
             compiled(models_folder() / model, tmp_path / "out", task=task)
     assert not (tmp_path / "out").exists()
@@ -203,6 +203,32 @@ def test_wrong_texts_and_options(modules: Path, folder: Path, described: Table) 
     ]
 
 
+def test_a_classifier_of_texts(tmp_path: Path, modules: Path) -> None:
+    source = models_folder() / "feelings"
+    more = texts_of(source)
+    table = compiled(source, tmp_path / "out", task="text-classification", more=more)
+    assert table["task"]["outputs"] == [{**SCORES, "outputs": [0]}]
+    code = PROGRAM.replace("shape: [...shape, width]", "shape: [shape[0], width]").replace(
+        "tokens.length * width", "shape[0] * width"
+    )
+    results = {
+        given: run(
+            modules,
+            code + "return answer(given.texts, { topK: 2 });",
+            {"table": table, "base": f"{(tmp_path / 'out').as_uri()}/", "texts": list(given)},
+        )
+        for given in (("1 2", "3"), ("3",))
+    }
+    (first, second), (alone,) = results.values()
+    assert (first["title"], second["title"]) == ("1 2", "3")
+    assert alone["scores"] == second["scores"]
+    # The first token of each row, [CLS] or 2, times 1, 2 and 3.
+    wanted = np.exp([6, 4, 2]) / np.exp([6, 4, 2]).sum()
+    assert [one["label"] for one in alone["scores"]] == ["glad", "calm"]
+    assert np.allclose([one["score"] for one in alone["scores"]], wanted[:2])
+
+
+SCORES = {"kind": "scores", "labels": ["sad", "calm", "glad"], "function": "softmax"}
 # Tasks that are wrong in a single place.
 BROKEN: dict[str, Callable[[Table], Any]] = {
     "no method": lambda t: t.update(method="__proto__"),
@@ -219,6 +245,8 @@ BROKEN: dict[str, Callable[[Table], Any]] = {
     "a result's kind": lambda t: t["outputs"][0].update(kind="scores"),
     "a result of no output": lambda t: t["outputs"][0].update(outputs=[4]),
     "a pooling": lambda t: t["outputs"][0].update(pooling="constructor"),
+    "scores of tokens": lambda t: t["outputs"][0].update(SCORES),
+    "scores without labels": lambda t: t["outputs"][0].update(kind="scores"),
 }
 CHECK = """
 const { openTask } = await import("./sentences.mjs");

@@ -1,10 +1,11 @@
-// Texts as vectors, by encoders: their tokens, in the shapes that the program was compiled for, and vectors of its outputs.
+// Texts as vectors or labels, by encoders: their tokens, in the shapes that the program was compiled for, and its outputs.
 //
 // Inputs of the program are tokens, then possibly their mask, then possibly their types, each (rows, length). It returns a
-// vector for each token, or for each text: tasks/feature_extraction.py.
+// vector for each token or for each text (tasks/feature_extraction.py), or numbers for the labels of each text.
 
 import { InputError } from "./errors.js";
 import { checkFinite, checking, demand, methodOf } from "./task/checks.js";
+import { FUNCTIONS, scores } from "./task/scores.js";
 import { checkFiles, kept, openTokenizer } from "./tokenizer.js";
 
 const MOST_INPUTS = 3;
@@ -23,10 +24,10 @@ function checkTask(task, methods) {
     demand(frame.filter(([token]) => token === null).length === 1, "its frame has no place for a text");
     demand(isNatural(pad) && isNatural(longest) && longest >= frame.length, "its texts have no length");
     demand(found.plans.some(({ shapes: [[, length]] }) => length >= longest), "its method takes shorter texts");
-    const [{ kind, pooling, outputs: [at] }] = outputs;
-    demand(kind === "vectors" && outputs.length === 1 && Object.hasOwn(POOLINGS, pooling), "it has other results");
-    demand(found.outputs[at]?.dtype?.includes("float"), "its vectors are no output");
-    demand(found.plans.every(({ shapes: [[rows]], results }) => [2, 3].includes(results[at].shape.length) && results[at].shape[0] === rows), "it returns no vectors");
+    const [{ kind, outputs: [at], ...rest }] = outputs;
+    demand(outputs.length === 1 && Object.hasOwn(RESULTS, kind) && RESULTS[kind].fits(rest), "it has other results");
+    demand(found.outputs[at]?.dtype?.includes("float"), "its results are of no output");
+    demand(found.plans.every(({ shapes: [[rows]], results }) => RESULTS[kind].ranks.includes(results[at].shape.length) && results[at].shape[0] === rows), "its output has other dims");
 }
 
 // The vector of a text by the vectors of its tokens.
@@ -47,7 +48,30 @@ const normalized = (vector) => {
     return vector.map((value) => value / size);
 };
 
-// Returns the task of a program that makes vectors of texts.
+// The vector of a text; of a list of texts their vectors, and how similar each is to each, -1 to 1.
+function vectors({ pooling: usual }, rows, texts, { pooling = usual, normalize = true }) {
+    if (!Object.hasOwn(POOLINGS, pooling)) throw new InputError(`pooling is ${pooling}; there are ${Object.keys(POOLINGS).join(", ")}`);
+    const found = rows.map(({ data, shape, count }) => (shape.length === 1 ? Float32Array.from(data) : POOLINGS[pooling](data, count, shape[1])));
+    const units = found.map(normalized);
+    const made = normalize ? units : found;
+    if (!texts) return [{ kind: "curve", dtype: "float32", shape: [made[0].length], values: made[0] }];
+    return [{ kind: "similarities", texts, vectors: made, similarities: units.map((one) => units.map((other) => product(one, other))) }];
+}
+
+// The best labels of each text.
+const classes = (described, rows, texts, options) => rows.map((row, i) => ({ ...(texts ? { title: texts[i] } : {}), ...scores(described, [row], options) }));
+
+// By the kind of the output: makes the results of rows { data, shape, count }, the output of each text and the number of its
+// tokens; `texts` is null for a single text. `ranks`: of the outputs; `fits`: whether the other fields are right.
+const RESULTS = {
+    vectors: { make: vectors, ranks: [2, 3], fits: ({ pooling }) => Object.hasOwn(POOLINGS, pooling) },
+    scores: {
+        make: classes, ranks: [2],
+        fits: ({ labels, function: named }) => labels.every((one) => typeof one === "string") && Object.hasOwn(FUNCTIONS, named),
+    },
+};
+
+// Returns the task of a program that takes texts.
 export function openTask(program, { task, methods }, base) {
     checking(() => checkTask(task, methods));
     return new Sentences(task, methods[task.method], (inputs) => program.run(task.method, inputs), base);
@@ -66,21 +90,20 @@ class Sentences {
         this.#opened = kept((libraries = {}) => openTokenizer(base, described.input, libraries.tokenizers));
     }
 
-    // Returns the vector of a text; of a list of texts their vectors, and how similar each is to each, -1 to 1.
+    // Returns the results of a text, or of a list of texts.
     //
-    // pooling     "mean" of the tokens' vectors, or the first token's ("cls"), unless the program does that
+    // pooling     of vectors: "mean" of the tokens' vectors, or the first token's ("cls"), unless the program does that
     // normalize   make vectors 1 long
+    // topK        of scores: the number of labels
     // libraries   { tokenizers }, a module in place of the folder's
-    async answer(given, { pooling = this.#described.outputs[0].pooling, normalize = true, libraries } = {}) {
-        const texts = Array.isArray(given) ? given : [given];
+    async answer(given, { libraries, ...options } = {}) {
+        const many = Array.isArray(given);
+        const texts = many ? given : [given];
         if (!texts.length || !texts.every((one) => typeof one === "string")) throw new InputError("the program takes a text, or a list of texts");
-        if (!Object.hasOwn(POOLINGS, pooling)) throw new InputError(`pooling is ${pooling}; there are ${Object.keys(POOLINGS).join(", ")}`);
         const { tokenizer } = await this.#opened(libraries);
-        const found = await this.#vectors(texts.map((text) => this.#encode(tokenizer, text)), POOLINGS[pooling]);
-        const units = found.map(normalized);
-        const vectors = normalize ? units : found;
-        if (given !== texts) return [{ kind: "curve", dtype: "float32", shape: [vectors[0].length], values: vectors[0] }];
-        return [{ kind: "similarities", texts, vectors, similarities: units.map((one) => units.map((other) => product(one, other))) }];
+        const [described] = this.#described.outputs;
+        const rows = await this.#rows(texts.map((text) => this.#encode(tokenizer, text)));
+        return RESULTS[described.kind].make(described, rows, many ? texts : null, options);
     }
 
     // Returns the tokens of a text with the special tokens around it, and their types: [[token, type], ...]. A text that
@@ -91,8 +114,8 @@ class Sentences {
         return frame.flatMap(([special, kind]) => (special === null ? tokens.map((token) => [token, kind]) : [[special, kind]]));
     }
 
-    // Returns a vector for each row of tokens. Rows of similar length share a call.
-    async #vectors(rows, pooled) {
+    // Returns the output for each row of tokens. Rows of similar length share a call.
+    async #rows(rows) {
         const [{ outputs: [at] }] = this.#described.outputs;
         const shapes = this.#method.plans.map(({ shapes: [shape] }) => shape);
         const found = [];
@@ -104,11 +127,10 @@ class Sentences {
             const group = rest.splice(0, count);
             const outputs = await this.#run(this.#inputs(group.map((number) => rows[number]), count, length));
             checkFinite(outputs);
-            const { data, shape } = outputs[at];
+            const { data, shape: [, ...shape] } = outputs[at];
             const size = data.length / count;
             group.forEach((number, row) => {
-                const part = data.subarray(row * size, (row + 1) * size);
-                found[number] = shape.length === 2 ? Float32Array.from(part) : pooled(part, rows[number].length, shape[2]);
+                found[number] = { data: data.subarray(row * size, (row + 1) * size), shape, count: rows[number].length };
             });
         }
         return found;

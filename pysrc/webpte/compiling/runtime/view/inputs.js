@@ -156,15 +156,15 @@ function textInput(_, give) {
     return make("div", { className: "files" }, field, button("Send", send));
 }
 
-// A sentence in each line; the others are compared with the first.
+// A text in each line.
 function sentencesInput({ examples = [] }, give) {
     const lines = [...examples, ...SENTENCES.slice(examples.length)];
-    const field = make("textarea", { rows: 7, value: lines.join("\n"), ariaLabel: "Sentences, one in each line" });
+    const field = make("textarea", { rows: 7, value: lines.join("\n"), ariaLabel: "Texts, one in each line" });
     const send = () => {
         const given = field.value.split("\n").map((line) => line.trim()).filter(Boolean);
         if (given.length) give(given);
     };
-    return make("div", { className: "files" }, field, button("Compare", send));
+    return make("div", { className: "files" }, field, button("Run", send));
 }
 
 const SENTENCES = [
