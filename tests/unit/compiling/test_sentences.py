@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.compiling.fuzz import check_changes
 from support.compiling.node import modules_in, run
 from support.harness.task_cases import models_folder
 from support.write.pte_writer import GraphWriter, write_pte
@@ -270,3 +271,11 @@ def test_hostile_tasks_are_refused(modules: Path, described: Table) -> None:
         if not said.startswith("FormatError: the task of the compiled program is wrong: ")
     }
     assert wrong == {}
+
+
+def test_whatever_changes_only_typed_errors_follow(modules: Path, described: Table) -> None:
+    table = copy.deepcopy(described)
+    del table["methods"]["forward"]["plans"][:-1]
+    table["constants"], table["kernels"] = table["constants"][:2], table["kernels"][:2]
+    table["methods"]["forward"]["plans"][0]["dispatches"] = []
+    check_changes(modules, "sentences", table)

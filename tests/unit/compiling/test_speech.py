@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.compiling.fuzz import check_changes
 from support.compiling.node import modules_in, run
 from support.harness.sounds import SPELLED, letters_folder, moonshine_folder
 from support.llm.small_seq2seq import sound
@@ -168,3 +169,7 @@ def test_hostile_tasks_are_refused(modules: Path, described: Table) -> None:
         if not said.startswith("FormatError: the task of the compiled program is wrong: ")
     }
     assert wrong == {}
+
+
+def test_whatever_changes_only_typed_errors_follow(modules: Path, described: Table) -> None:
+    check_changes(modules, "speech", described)

@@ -36,7 +36,7 @@ function scores({ scores: rows }) {
 // The other texts, the most similar to the first text at the top.
 function similarities({ texts: [first, ...others], similarities: [[, ...found]] }) {
     const rows = others.map((label, i) => ({ label, score: found[i] })).sort((a, b) => b.score - a.score);
-    return make("div", {}, make("p", { className: "said", textContent: first }),
+    return make("div", { className: "results" }, make("p", { className: "said", textContent: first }),
         make("ol", { className: "largest" }, ...rows.map((one) => row(one, one.score.toFixed(2)))),
         make("p", { className: "note", textContent: "1: as near as the same text, 0: unrelated." }));
 }

@@ -18,18 +18,21 @@ from webpte.tasks.sound.speech.windows import check_one_language, windows_of
 _METHOD = "forward"
 _BLANK, _SPACE = "<pad>", "|"
 _LEAST_VARIANCE = 1e-7
+_LEAST_STEP = 20  # samples of a frame: a telephone's sound has 160 in one of 20 ms
 
 
 def hears_letters(methods: Mapping[str, MethodInfo]) -> bool:
     """Return whether `forward` takes samples (1, count) and returns logits (1, frames, letters)."""
     info = methods.get(_METHOD)
-    values = () if info is None else (*info.inputs, *info.outputs)
-    ranks = [
-        len(one.shape)
-        for one in values
+    shapes = [
+        one.shape
+        for one in (() if info is None else (*info.inputs, *info.outputs))
         if isinstance(one, TensorInfo) and one.dtype.startswith("float")
     ]
-    return ranks == [2, 3] and len(values) == 2
+    if info is None or [len(shape) for shape in shapes] != [2, 3] or len(info.inputs) != 1:
+        return False
+    (sounds, samples), (texts, frames, _) = shapes
+    return sounds == texts == 1 and samples >= _LEAST_STEP * frames and len(info.outputs) == 1
 
 
 class Ctc:
