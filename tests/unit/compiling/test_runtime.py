@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.compiling.fuzz import check_changes
+from support.compiling.hostile import check_changes, check_refused
 from support.compiling.node import modules_in, run
 from webpte.compiling import runtime_files
 from webpte.compiling.card_task import card_task
@@ -163,32 +163,12 @@ BROKEN_TASKS: dict[str, Callable[[Table], Any]] = {
     "a function": lambda t: t["outputs"][0].update(function="valueOf"),
 }
 
-CHECK_TASK = """
-const { openTask } = await import("./task-index.mjs");
-return given.map(([table, task]) => {
-    try {
-        openTask({}, { ...table, task });
-    } catch (error) { return `${error.name}: ${error.message}`; }
-    return "taken";
-});
-"""
-
 
 def test_hostile_tasks_are_refused(modules: Path, described: Table) -> None:
     (method,) = asyncio.run(_methods())
     card = json.loads((SAMPLES / "digits.json").read_text("utf-8"))
-    tasks = [card_task(card, method)]
-    for edit in BROKEN_TASKS.values():
-        tasks.append(copy.deepcopy(tasks[0]))
-        edit(tasks[-1])
-    taken, *refused = run(modules, CHECK_TASK, [[described, task] for task in tasks])
-    assert taken == "taken"
-    wrong = {
-        name: said
-        for name, said in zip(BROKEN_TASKS, refused, strict=True)
-        if not said.startswith("FormatError: ")
-    }
-    assert wrong == {}
+    table = {**described, "task": card_task(card, method)}
+    check_refused(modules, "task-index", table, BROKEN_TASKS)
 
 
 async def _methods() -> list[MethodInfo]:

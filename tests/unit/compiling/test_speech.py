@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.compiling.fuzz import check_changes
+from support.compiling.hostile import check_changes, check_refused
 from support.compiling.node import modules_in, run
 from support.harness.sounds import SPELLED, letters_folder, moonshine_folder
 from support.llm.small_seq2seq import sound
@@ -147,28 +147,10 @@ BROKEN: dict[str, Callable[[Table], Any]] = {
     "a letter that is none": lambda t: t["outputs"][0]["labels"].__setitem__(3, 7),
     "no blank": lambda t: t["outputs"][0].pop("blank"),
 }
-CHECK = """
-const { openTask } = await import("./speech.mjs");
-return given.map((table) => {
-    try { openTask({}, table); } catch (error) { return `${error.name}: ${error.message}`; }
-    return "taken";
-});
-"""
 
 
 def test_hostile_tasks_are_refused(modules: Path, described: Table) -> None:
-    tables = [described]
-    for edit in BROKEN.values():
-        tables.append(copy.deepcopy(described))
-        edit(tables[-1]["task"])
-    taken, *refused = run(modules, CHECK, tables)
-    assert taken == "taken"
-    wrong = {
-        name: said
-        for name, said in zip(BROKEN, refused, strict=True)
-        if not said.startswith("FormatError: the task of the compiled program is wrong: ")
-    }
-    assert wrong == {}
+    check_refused(modules, "speech", described, BROKEN)
 
 
 def test_whatever_changes_only_typed_errors_follow(modules: Path, described: Table) -> None:

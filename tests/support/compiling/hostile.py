@@ -1,7 +1,9 @@
-"""Changes of descriptions: whichever value changes, only typed errors follow."""
+"""Descriptions of tasks that are wrong, or changed anywhere: only typed errors follow."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +47,33 @@ def check_changes(modules: Path, module: str, table: dict[str, Any]) -> None:
     found = run(modules, _CHANGES, {"module": module, "table": table})
     assert set(found) <= {"taken", "FormatError"}, found
     assert found["FormatError"] > 1000
+
+
+_OPEN = """
+const { openTask } = await import(`./${given.module}.mjs`);
+return given.tables.map((table) => {
+    try { openTask({}, table); } catch (error) { return `${error.name}: ${error.message}`; }
+    return "taken";
+});
+"""
+
+
+def check_refused(
+    modules: Path,
+    module: str,
+    table: dict[str, Any],
+    broken: Mapping[str, Callable[[dict[str, Any]], Any]],
+) -> None:
+    """Check that a description's task is taken, and refused after each change of `broken`."""
+    tables = [table]
+    for edit in broken.values():
+        tables.append(copy.deepcopy(table))
+        edit(tables[-1]["task"])
+    taken, *refused = run(modules, _OPEN, {"module": module, "tables": tables})
+    assert taken == "taken"
+    wrong = {
+        name: said
+        for name, said in zip(broken, refused, strict=True)
+        if not said.startswith("FormatError: the task of the compiled program is wrong: ")
+    }
+    assert wrong == {}
