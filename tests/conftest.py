@@ -57,7 +57,8 @@ def pytest_collection_finish() -> None:
 
 # Files of browser tests that start Python often or compile much, the longest first.
 LONG = (
-    *("page", "broken_downloads", "chat_view", "site", "accessibility", "npm", "variants"),
+    *("site", "accessibility", "early", "broken_downloads", "repositories", "compiled_demo"),
+    *("repository_tasks", "compiled", "compiled_tasks", "page", "chat_view", "npm", "variants"),
     *("harness", "task_view", "layout", "suites", "tables", "modes", "page_work", "tasks"),
     *("models_at_work", "page_library", "graph_view", "gallery", "speech_view", "big_files"),
     *("inputs_outputs", "bench_view", "llm", "start", "pictures", "schedules", "embed", "missing"),

@@ -95,7 +95,7 @@ def rounded_in_blocks(x: Array) -> Array:
 )
 @pytest.mark.parametrize(
     ("sizes", "kind"),
-    extent.share([(sizes, kind) for kind in ("q4", "int8") for sizes in MANY[1:]], 2),
+    extent.share([(sizes, kind) for kind in ("q4", "int8") for sizes in MANY[1:]], 4),
     ids=str,
 )
 def test_blocks_of_32_values(

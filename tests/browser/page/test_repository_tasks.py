@@ -13,6 +13,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 import webpte
 from page.shared.outputs.pictures import png_rgb
+from support.harness import extent
 from support.harness.limits import EXPECT_MS
 from support.harness.sounds import voices_folder
 from support.harness.task_cases import make_picture, models_folder
@@ -79,6 +80,7 @@ def asked(name: str, *given: Any, **options: Any) -> Any:
         return thread.submit(asyncio.run, ask()).result()
 
 
+@pytest.mark.thorough  # as in test_repositories.py, of another layout
 def test_a_name_becomes_a_chat(page: Page) -> None:
     panel = opened(page, STORIES, "Chat")
     panel.locator("#chat-text").fill("What does a cow say?")
@@ -98,7 +100,7 @@ def test_a_question_about_a_picture_is_answered(page: Page) -> None:
     expect(page.locator("#error")).to_have_text("")
 
 
-@pytest.mark.parametrize("name", [WHISPER, "someone/whisper-parts"])
+@pytest.mark.parametrize("name", extent.some([WHISPER], "someone/whisper-parts"))
 def test_a_sound_becomes_a_transcript(page: Page, name: str) -> None:
     given = whisper_layouts.sound() if name == WHISPER else small_sound(0.7)
     samples = np.round(given * 32767) / 32767
@@ -115,7 +117,7 @@ def test_a_sound_becomes_a_transcript(page: Page, name: str) -> None:
     expect(page.locator("#error")).to_have_text("")
 
 
-@pytest.mark.parametrize("name", [mask_layouts.TOKENS, mask_layouts.PAIR])
+@pytest.mark.parametrize("name", extent.some([mask_layouts.TOKENS], mask_layouts.PAIR))
 def test_a_click_becomes_a_mask(page: Page, name: str) -> None:
     panel = opened(page, name, "Task")
     panel.locator("#task-input input[type=file]").set_input_files(payload("photo.png", PHOTO))

@@ -201,7 +201,7 @@ def texts_beside(model: str) -> dict[str, bytes]:
     return {**files, **text_libraries(Display())}
 
 
-@pytest.mark.parametrize(("model", "task"), extent.share(MODELS, 1))
+@pytest.mark.parametrize(("model", "task"), extent.share(MODELS, 2))
 def test_results_are_those_of_the_reference(
     page: Page, folder: Path, model: str, task: str
 ) -> None:

@@ -106,6 +106,7 @@ def test_sentences_are_ranked_as_numpy_does(page: Page, encoder: Encoder) -> Non
     expect(view.locator(".rank-list .share").first).to_have_text("1.00")
 
 
+@pytest.mark.thorough  # boxes of a task are seen in test_task_view.py
 def test_faces_are_framed_where_they_are(page: Page) -> None:
     view = card(page, "faces")
     pixels = np.zeros((SIDE, SIDE))

@@ -89,7 +89,7 @@ def one_row_per_op() -> list[Row]:
     return list(found.values())
 
 
-# Families whose operators have several kernels each: every third of their rows has them all, as
+# Families whose operators have several kernels each: every sixth of their rows has them all, as
 # the test of naga makes sure. Of the others a row of each operator has all kernels; further rows
 # have them with other numbers.
 SEVERAL_KERNELS = {
@@ -101,14 +101,14 @@ SEVERAL_KERNELS = {
 def rows_of_every_kernel() -> list[Row]:
     """List rows that have all kernels, but not with all numbers."""
     several = [row for row in every_row() if row.family in SEVERAL_KERNELS]
-    return several[2::3] + one_row_per_op()
+    return several[2::6] + one_row_per_op()
 
 
 def usual_rows() -> list[Row]:
-    """List the rows of a usual run: rows that have all kernels, and every tenth of the others."""
+    """List the rows of a usual run: rows with all kernels, and every twentieth of the others."""
     needed = {str(row) for row in rows_of_every_kernel()}
     others = (row for row in every_row() if row.family not in SEVERAL_KERNELS)
-    chosen = needed | {str(row) for i, row in enumerate(others) if i % 10 == 0}
+    chosen = needed | {str(row) for i, row in enumerate(others) if i % 20 == 0}
     return [row for row in every_row() if str(row) in chosen]
 
 

@@ -33,7 +33,7 @@ from webpte.engine.portable import lookup_kernel
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.rewrite.passes import scale_after_norms, tie_buffer_outputs
 from webpte.engine.rewrite.validate import unsupported_ops
-from webpte.engine.xnnpack.lowering import End, lower_graph
+from webpte.engine.xnnpack.lowering import ArgumentLayout, lower_graph
 from webpte.engine.xnnpack.nodes import NODES
 from webpte.errors import FormatError, GraphError, SourceError
 
@@ -171,10 +171,10 @@ async def _read_graphs(
 ) -> tuple[ExecutionPlan, tuple[Graph | None, ...]]:
     """Read the graphs of a method's delegates, and fit the calls to graphs with fewer arguments."""
     graphs: list[Graph | None] = []
-    layouts: dict[int, list[list[End | None]]] = defaultdict(list)
+    layouts: dict[int, list[list[ArgumentLayout | None]]] = defaultdict(list)
     for call in plan.instructions:
         if isinstance(call, DelegateCall):
-            layouts[call.delegate_index].append([_end(plan, value) for value in call.args])
+            layouts[call.delegate_index].append([_layout_of(plan, value) for value in call.args])
     places: dict[int, tuple[int, ...]] = {}
     for index, delegate in enumerate(plan.delegates):
         span = program.delegate_span(delegate) if delegate.id in BACKENDS else None
@@ -190,21 +190,21 @@ async def _read_graphs(
         if not given:  # nothing says which tensors the delegate takes, and nothing needs it
             graphs.append(None)
             continue
-        ends = given[0]
-        if any(other != ends for other in given):
+        layout = given[0]
+        if any(other != layout for other in given):
             raise GraphError(f"delegate {index} is called with tensors of different layouts")
         xnn = await xnnpack.read_delegate(region)
-        lowered = await lower_graph(xnn, source, named, ends, NODES)
+        lowered = await lower_graph(xnn, source, named, layout, NODES)
         graphs.append(lowered.graph)
         places[index] = *lowered.inputs, *lowered.outputs
     return _with_arguments(plan, places) if places else plan, tuple(graphs)
 
 
-def _end(plan: ExecutionPlan, index: int) -> End | None:
+def _layout_of(plan: ExecutionPlan, index: int) -> ArgumentLayout | None:
     value = plan.values[index]
     if not isinstance(value, TensorMeta):
         return None
-    return End(value.sizes, value.dim_order, value.dynamism != Dynamism.STATIC)
+    return ArgumentLayout(value.sizes, value.dim_order, value.dynamism != Dynamism.STATIC)
 
 
 def _with_arguments(plan: ExecutionPlan, places: Mapping[int, tuple[int, ...]]) -> ExecutionPlan:

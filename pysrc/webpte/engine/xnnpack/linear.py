@@ -16,7 +16,7 @@ from webpte.engine.format.xnnpack import (
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.constants import relaid
 from webpte.engine.xnnpack.elementwise import compute_clamped
-from webpte.engine.xnnpack.lowering import DynamicRows, Held, Lowering, NodeLowering
+from webpte.engine.xnnpack.lowering import DynamicRows, Lowering, NodeLowering, OrderedTensor
 from webpte.engine.xnnpack.quantized import is_signed, lower_table, params, quantized_limits
 from webpte.engine.xnnpack.tables import limits
 from webpte.engine.xnnpack.validate import TRANSPOSE_WEIGHTS
@@ -178,7 +178,7 @@ def lower_convert(lowering: Lowering, node: XnnNode) -> None:
     lowering.expect(out, x.dims)
     if isinstance(x.quantization, PerTensorQuant) and isinstance(out.quantization, PerTensorQuant):
         if (x.quantization, x.datatype) == (out.quantization, out.datatype):
-            lowering.give(out, Held(held.tensor, held.order))
+            lowering.give(out, OrderedTensor(held.tensor, held.order))
         else:
             lower_table(lowering, node, x, out)
         return

@@ -56,8 +56,8 @@ _DTYPES = {
 
 
 @dataclass(frozen=True)
-class End:
-    """An argument of the delegate in the method: its sizes, and their order in memory."""
+class ArgumentLayout:
+    """The layout of a delegate's argument in the method: sizes, and their order in memory."""
 
     sizes: Dims
     dim_order: Order
@@ -65,7 +65,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Held:
+class OrderedTensor:
     """A value as a tensor of the graph: dim k of the tensor is dim `order[k]` of the value."""
 
     tensor: Tensor
@@ -110,8 +110,8 @@ class Lowering:
         self._constants = constants
         self._scales = scales
         self._resizes = resizes
-        self._held: dict[int, Held] = {}
-        self._permuted: dict[tuple[int, Order], Held] = {}
+        self._held: dict[int, OrderedTensor] = {}
+        self._permuted: dict[tuple[int, Order], OrderedTensor] = {}
 
     def value(self, node: XnnNode, name: str) -> XnnTensor:
         return self.values[node.ids[name]]
@@ -162,7 +162,7 @@ class Lowering:
             return None, "float32"
         return self._constants[blocks.buffer], "bfloat16"
 
-    def held(self, value: XnnTensor, order: Order | None = None) -> Held:
+    def held(self, value: XnnTensor, order: Order | None = None) -> OrderedTensor:
         """Return a value as a tensor, permuted to `order` if it is held in another order."""
         if value.id not in self._held:
             if value.constant is None:
@@ -171,7 +171,7 @@ class Lowering:
                     "and not computed; ExecuTorch's runtime refuses such a delegate as well"
                 )
             tensor = self.writer.new_tensor(self.dtype(value), value.dims, self.constant(value))
-            self._held[value.id] = Held(tensor, tuple(range(len(value.dims))))
+            self._held[value.id] = OrderedTensor(tensor, tuple(range(len(value.dims))))
         found = self._held[value.id]
         if order is None or order == found.order:
             return found
@@ -181,7 +181,7 @@ class Lowering:
             dims = tuple(found.tensor.dims[axis] for axis in axes)
             tensor = self.writer.new_tensor(found.tensor.dtype, dims)
             self.writer.call("aten.permute_copy.default", (found.tensor, axes), tensor)
-            self._permuted[key] = Held(tensor, order)
+            self._permuted[key] = OrderedTensor(tensor, order)
         return self._permuted[key]
 
     def plain(self, value: XnnTensor) -> Tensor:
@@ -194,16 +194,18 @@ class Lowering:
             raise GraphError(f"value {value.id} {list(value.dims)}: an image has 4 dims")
         return self.held(value, IMAGES).tensor
 
-    def new(self, value: XnnTensor, order: Order | None = None, dtype: DType | None = None) -> Held:
+    def new(
+        self, value: XnnTensor, order: Order | None = None, dtype: DType | None = None
+    ) -> OrderedTensor:
         """Return a new tensor that holds a value in an order."""
         value = self.values[value.id]  # see expect
         order = tuple(range(len(value.dims))) if order is None else order
         if len(order) != len(value.dims):
             raise GraphError(f"value {value.id} {list(value.dims)} has not {len(order)} dims")
         dims = tuple(value.dims[axis] for axis in order)
-        return Held(self.writer.new_tensor(dtype or self.dtype(value), dims), order)
+        return OrderedTensor(self.writer.new_tensor(dtype or self.dtype(value), dims), order)
 
-    def give(self, value: XnnTensor, held: Held) -> None:
+    def give(self, value: XnnTensor, held: OrderedTensor) -> None:
         """State the tensor that holds a value."""
         if value.id in self._held or value.id in self.dynamic or value.constant is not None:
             raise GraphError(f"value {value.id} is computed twice")
@@ -226,7 +228,7 @@ class Lowering:
 
     def compute(
         self, value: XnnTensor, name: str, args: Sequence[Any], order: Order | None = None
-    ) -> Held:
+    ) -> OrderedTensor:
         """Append a call that computes a value into a new tensor, held in `order`."""
         made = self.new(value, order)
         self.writer.call(name, args, made.tensor)
@@ -313,18 +315,18 @@ async def lower_graph(
     graph: XnnGraph,
     source: ByteSource,
     named: Mapping[str, Region],
-    ends: Sequence[End | None],
+    layouts: Sequence[ArgumentLayout | None],
     nodes: Mapping[str, NodeLowering],
 ) -> Lowered:
-    """Lower a graph. `ends` are the arguments of the delegate, `nodes` the kinds of nodes."""
+    """Lower a graph. `layouts` are the delegate's arguments, `nodes` the kinds of nodes."""
     check_graph(graph)
     constants = resolve_constants(graph, source, named)
     inputs = _sorted(value for value in graph.values if value.is_input)
     outputs = _sorted(value for value in graph.values if value.is_output)
-    taken = [_end_of(value, ends) for value in inputs]
-    resizes = any(end.dynamic for end in taken)
+    taken = [_layout_of(value, layouts) for value in inputs]
+    resizes = any(layout.dynamic for layout in taken)
     lowering = Lowering(graph, constants, await read_scales(graph, constants), resizes)
-    given = [_take(lowering, value, end) for value, end in zip(inputs, taken, strict=True)]
+    given = [_take(lowering, value, layout) for value, layout in zip(inputs, taken, strict=True)]
     for number, node in enumerate(graph.nodes):
         try:
             nodes[node.kind](lowering, node)
@@ -332,7 +334,7 @@ async def lower_graph(
             raise retold(error, f"node {number} ({node.kind}): {error}") from error
     made = list[int]()
     for value in outputs:
-        made.append(_return(lowering, value, _end_of(value, ends), {*given, *made}))
+        made.append(_return(lowering, value, _layout_of(value, layouts), {*given, *made}))
     return Lowered(
         lowering.writer.written(given, made),
         tuple(map(_place, inputs)),
@@ -340,21 +342,21 @@ async def lower_graph(
     )
 
 
-def _take(lowering: Lowering, value: XnnTensor, end: End) -> int:
+def _take(lowering: Lowering, value: XnnTensor, layout: ArgumentLayout) -> int:
     """Hold an input as the method has it; return its tensor."""
-    held = lowering.new(value, _order_of(value, end))
+    held = lowering.new(value, _order_of(value, layout))
     lowering.give(value, held)
-    if end.sizes or not value.dims:
+    if layout.sizes or not value.dims:
         return held.tensor.id
     scalar = lowering.writer.new_tensor(held.tensor.dtype, ())
     lowering.writer.call("aten.view_copy.default", (scalar, [1]), held.tensor)
     return scalar.id
 
 
-def _return(lowering: Lowering, value: XnnTensor, end: End, taken: set[int]) -> int:
+def _return(lowering: Lowering, value: XnnTensor, layout: ArgumentLayout, taken: set[int]) -> int:
     """Return the method's tensor of an output: a copy if the tensor is constant or `taken`."""
-    tensor = lowering.held(value, _order_of(value, end)).tensor
-    if value.dims and not end.sizes:
+    tensor = lowering.held(value, _order_of(value, layout)).tensor
+    if value.dims and not layout.sizes:
         scalar = lowering.writer.new_tensor(tensor.dtype, ())
         lowering.writer.call("aten.view_copy.default", (tensor, []), scalar)
         return scalar.id
@@ -375,28 +377,28 @@ def _place(value: XnnTensor) -> int:
     return value.external
 
 
-def _end_of(value: XnnTensor, ends: Sequence[End | None]) -> End:
-    """Return the method's tensor for an input or an output."""
+def _layout_of(value: XnnTensor, layouts: Sequence[ArgumentLayout | None]) -> ArgumentLayout:
+    """Return the layout in which the method has an input or an output."""
     place = _place(value)
-    end = ends[place] if place < len(ends) else None
-    if end is None:
+    layout = layouts[place] if place < len(layouts) else None
+    if layout is None:
         raise GraphError(f"argument {place} of the delegate is not a tensor")
-    if len(end.dim_order) != len(value.dims) and (end.sizes or value.dims != (1,)):
+    if len(layout.dim_order) != len(value.dims) and (layout.sizes or value.dims != (1,)):
         raise GraphError(
-            f"argument {place} of the delegate has {len(end.dim_order)} dims, "
+            f"argument {place} of the delegate has {len(layout.dim_order)} dims, "
             f"its value {len(value.dims)}"
         )
-    sizes = tuple(end.sizes[axis] for axis in end.dim_order)
-    if end.sizes and sizes != value.dims:
+    sizes = tuple(layout.sizes[axis] for axis in layout.dim_order)
+    if layout.sizes and sizes != value.dims:
         raise GraphError(
             f"argument {place} of the delegate is {list(sizes)} in memory, "
             f"its value {list(value.dims)}"
         )
-    return end
+    return layout
 
 
-def _order_of(value: XnnTensor, end: End) -> Order:
+def _order_of(value: XnnTensor, layout: ArgumentLayout) -> Order:
     """Return the order in which the method has an input or an output."""
-    if not end.sizes:
+    if not layout.sizes:
         return tuple(range(len(value.dims)))
-    return tuple(end.dim_order.index(axis) for axis in range(len(value.dims)))
+    return tuple(layout.dim_order.index(axis) for axis in range(len(value.dims)))

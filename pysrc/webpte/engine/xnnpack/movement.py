@@ -7,7 +7,7 @@ import numpy as np
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.xnnpack.elementwise import common_order
-from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering
+from webpte.engine.xnnpack.lowering import Lowering, NodeLowering, OrderedTensor
 from webpte.engine.xnnpack.quantized import is_signed
 from webpte.engine.xnnpack.tables import limits
 from webpte.errors import GraphError
@@ -19,7 +19,7 @@ def lower_transpose(lowering: Lowering, node: XnnNode) -> None:
     if sorted(perm) != list(range(len(x.dims))):
         raise GraphError(f"{list(perm)} is no permutation of {len(x.dims)} dims")
     held = lowering.held(x)
-    lowering.give(out, Held(held.tensor, tuple(perm.index(axis) for axis in held.order)))
+    lowering.give(out, OrderedTensor(held.tensor, tuple(perm.index(axis) for axis in held.order)))
 
 
 def lower_reshape(lowering: Lowering, node: XnnNode) -> None:
@@ -49,7 +49,7 @@ def lower_slice(lowering: Lowering, node: XnnNode) -> None:
         part = lowering.writer.new_tensor(tensor.dtype, dims)
         lowering.writer.call("aten.slice_copy.Tensor", (tensor, at, offset, end, 1), part)
         tensor = part
-    lowering.give(out, Held(tensor, held.order))
+    lowering.give(out, OrderedTensor(tensor, held.order))
 
 
 def lower_pad(lowering: Lowering, node: XnnNode) -> None:

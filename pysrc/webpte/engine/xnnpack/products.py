@@ -12,7 +12,7 @@ from webpte.engine.format.xnnpack import XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Tensor
 from webpte.engine.shapes import Dims, broadcast
 from webpte.engine.xnnpack.constants import in_memory
-from webpte.engine.xnnpack.lowering import Held, Lowering, NodeLowering
+from webpte.engine.xnnpack.lowering import Lowering, NodeLowering, OrderedTensor
 from webpte.engine.xnnpack.quantized import params
 from webpte.engine.xnnpack.tables import limits
 from webpte.engine.xnnpack.validate import TRANSPOSE_WEIGHTS
@@ -72,7 +72,7 @@ def _lower_q8(
     found = _transposed_batch(lowering, _viewed(lowering, sums, (groups, width, height), apart))
     outer = [live(left, dim) for dim in range(len(left.dims) - 1)]
     whole = _viewed(lowering, found, out.dims, [*outer, live(columns, 1)])
-    lowering.give(out, Held(whole, tuple(range(len(out.dims)))))
+    lowering.give(out, OrderedTensor(whole, tuple(range(len(out.dims)))))
 
 
 def _spread(lowering: Lowering, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:

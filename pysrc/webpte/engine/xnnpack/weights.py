@@ -70,11 +70,11 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
     groups = inner // per.size
     if groups * per.size != inner:
         raise GraphError(f"weights of {inner} columns in groups of {per.size}")
-    turned = _turned_scales(lowering, weight, per, (rows, groups))
-    return codes, lowering.writer.new_tensor(FLOAT, (groups, rows), turned), per.size
+    transposed = _transposed_scales(lowering, weight, per, (rows, groups))
+    return codes, lowering.writer.new_tensor(FLOAT, (groups, rows), transposed), per.size
 
 
-def _turned_scales(
+def _transposed_scales(
     lowering: Lowering, weight: XnnTensor, per: PerBlockQuant, dims: Dims
 ) -> Constant:
     """Return scales [rows, groups] as float32 [groups, rows].
