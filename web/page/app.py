@@ -19,7 +19,12 @@ from page.core.palette import Command
 from page.core.saved_inputs import SavedInputs
 from page.core.session import Session
 from page.core.state import AppState, Change
-from page.sections.adapter.view import adapter_banner, no_gpu_banner, waiting_banner
+from page.sections.adapter.view import (
+    adapter_pill,
+    no_gpu_banner,
+    problem_banner,
+    waiting_banner,
+)
 from page.sections.batch.controller import BatchController
 from page.sections.check.controller import CheckController
 from page.sections.gallery.controller import FILE, GalleryController
@@ -143,13 +148,13 @@ class App:
             found = await asking
             if isinstance(found, DeviceInfo):
                 state.adapter = found
-                banner = adapter_banner(found)
+                pill, banner = adapter_pill(found), problem_banner(found)
             else:
                 state.device = "numpy"
-                banner = no_gpu_banner(found, runs_on_numpy=True)
+                pill, banner = "", no_gpu_banner(found, runs_on_numpy=True)
         finally:
             state.adapter_known.set()  # in any case: openings wait for it
-        state.browser.show(html={"gpu": banner}, state="ready")
+        state.browser.show(html={"adapter": pill, "gpu": banner}, state="ready")
         self._tell_ready()
         state.announce(Change.ADAPTER)
         await looking
@@ -341,7 +346,7 @@ class App:
         known = self._state.adapter
         if known is not None and info.self_test is not None and info.self_test != known.self_test:
             self._state.adapter = info
-            self._state.show(gpu=adapter_banner(info))
+            self._state.show(adapter=adapter_pill(info), gpu=problem_banner(info))
             self._state.announce(Change.ADAPTER)
 
     def _draw_file(self) -> None:

@@ -19,7 +19,7 @@ import { hasModuleWorkers, reasonOf, startPython } from "./start/python.js";
 import { copyText, watchEnter } from "./text.js";
 import { themeCommands, watchTheme } from "./theme.js";
 import { linkFullPage, setLinks } from "./links.js";
-import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
+import { bringToFront, goTo, nameWindow, setTabs, watchTabs } from "./tabs.js";
 import { showFull, watchZooms } from "./zoom.js";
 
 const page = document.documentElement;
@@ -102,6 +102,7 @@ const show = {
       if (section) patch(section, markup);
     }
     lockIdle();
+    if ("program" in sections) nameWindow();
   },
   // {id: markup} at the end of what is there: for text that comes piece by piece
   append: (sections) => {

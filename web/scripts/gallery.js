@@ -24,6 +24,14 @@ const make = (name, className, ...children) => {
   return element;
 };
 
+// The kinds of models, by the view that opens or else by the first input.
+const KINDS = { chat: "Chat", rank: "Text", documents: "Text", teach: "Training", train: "Training", speech: "Audio" };
+
+const kindOf = ({ view, inputs = [] }) => {
+  const [first] = inputs;
+  return KINDS[view] ?? (first?.layout ? "Image" : first?.rate ? "Audio" : "");
+};
+
 const icon = (card) => {
   const [first] = card.inputs ?? [];
   const kind = card.icon ?? (card.view === "chat" ? "chat" : first?.layout ? "picture" : first?.rate ? "sound" : "program");
@@ -43,14 +51,16 @@ export const picture = (card) => {
 
 const drawCard = (card) => {
   const button = make("button", "entry");
-  const facts = [sizeText(card.size), card.licence].filter(Boolean).join(" · ");
+  const facts = make("span", "entry-facts");
+  if (kindOf(card)) facts.append(make("span", "entry-kind", kindOf(card)));
+  facts.append(sizeText(card.size));
   const about = make("span", "entry-about", card.problem ?? card.task ?? "");
   about.id = `entry-${card.name}`;
   button.append(
     make("span", "entry-picture", picture(card)),
-    make("span", "entry-text", make("strong", "", card.title ?? card.name), about, make("span", "entry-facts", facts)),
+    make("span", "entry-text", make("strong", "", card.title ?? card.name), about, facts),
   );
-  Object.assign(button, { type: "button", ariaLabel: card.title ?? card.name, title: card.about ?? card.notes ?? "" });
+  Object.assign(button, { type: "button", ariaLabel: card.title ?? card.name, title: [card.about ?? card.notes ?? card.task, card.licence].filter(Boolean).join(" · ") });
   button.setAttribute("aria-describedby", about.id);
   Object.assign(button.dataset, { act: "card", name: card.name });
   return make("li", "", button);

@@ -11,6 +11,13 @@ export const showInRow = (row, one) => {
   else if (box.right > whole.right) row.scrollLeft += box.right - whole.right + PEEK;
 };
 
+const HOME = document.title;
+// Names the browser's tab by the program, or one that is to come, and the view in front, unless that is the first.
+export const nameWindow = (title = find("program").querySelector("h2")?.textContent) => {
+  const front = all().findIndex((tab) => tab.ariaSelected === "true");
+  document.title = title ? [title, ...(front > 0 ? [all()[front].textContent] : []), "webpte"].join(" · ") : HOME;
+};
+
 // Shows the panel of one view, and marks its tab.
 export const bringToFront = (name) => {
   for (const tab of all()) {
@@ -20,6 +27,7 @@ export const bringToFront = (name) => {
     find(`view-${tab.dataset.name}`).hidden = !chosen;
     if (chosen) showInRow(find("tabs"), tab);
   }
+  nameWindow();
 };
 
 const makeTab = (name, title) => {

@@ -6,6 +6,7 @@
 import { button, make } from "../device.js";
 import { markOpened, picture } from "../gallery.js";
 import { copyDrawing } from "../pad.js";
+import { nameWindow } from "../tabs.js";
 import { makeAnswers } from "./answers.js";
 import { nameStart } from "./boot.js";
 
@@ -197,6 +198,7 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
     } else section.replaceChildren(head, start, told);
     section.setAttribute("aria-label", title);
     nameStart(title);
+    nameWindow(title);
     borrow("boot", start);
     borrow("progress", start);
   };
@@ -206,6 +208,7 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
     now = null;
     giveBack();
     section.replaceChildren();
+    nameWindow();
   };
 
   const show = (wanted) => {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from page.core.runner import Timing
-from page.sections.adapter.view import adapter_banner, no_gpu_banner
+from page.sections.adapter.view import adapter_pill, no_gpu_banner, problem_banner
 from page.sections.inputs.view import inputs_card
 from page.sections.open.file_section import folder_title
 from page.sections.open.file_view import Placed, constant_text, file_card, forecast_view
@@ -138,7 +138,7 @@ def test_short_op() -> None:
     assert short_op("et_vk.prepack.default") == "et_vk.prepack"
 
 
-def test_banner() -> None:
+def test_the_pill_has_the_abilities_behind_it() -> None:
     info = DeviceInfo(
         kind="webgpu",
         vendor="nvidia",
@@ -146,7 +146,8 @@ def test_banner() -> None:
         features=("shader-f16",),
         limits={"maxBufferSize": 1 << 32, "maxComputeInvocationsPerWorkgroup": 1024},
     )
-    checked = check(adapter_banner(info))
+    assert problem_banner(info) == ""
+    checked = check(adapter_pill(info))
     assert "NVIDIA Ada Lovelace" in checked.text
     assert "run on this GPU" in checked.text
     assert "4.00 GiB" in checked.text
@@ -155,23 +156,24 @@ def test_banner() -> None:
     assert classes.count("chip chip-off") == 2
 
 
-def test_banner_says_what_the_self_test_found() -> None:
+def test_the_self_test_is_told() -> None:
     info = DeviceInfo("webgpu", "acme")
-    assert "self-test" not in check(adapter_banner(info)).text
+    assert "self-test" not in check(adapter_pill(info)).text
     passed = replace(info, self_test=SelfTest(("barriers", "f16")))
-    assert "passed the self-test (2 checks)" in check(adapter_banner(passed)).text
+    assert "passed the self-test (2 checks)" in check(adapter_pill(passed)).text
+    assert problem_banner(passed) == ""
     faulty = replace(info, self_test=SelfTest(("barriers",), {"f16": "2 of 8 results are wrong"}))
-    checked = check(adapter_banner(faulty))
+    checked = check(problem_banner(faulty))
     assert "found wrong results: f16. Programs run without" in checked.text
     assert "lamp lamp-warn" in [known.get("class") for _, known in checked.elements]
 
 
-def test_banner_says_when_it_is_a_cpu() -> None:
+def test_a_cpu_is_told() -> None:
     info = DeviceInfo("webgpu", "google", "swiftshader", software=True)
-    told = check(adapter_banner(info)).text
-    assert "Google SwiftShader" in told
-    assert "software adapter" in told
-    assert "NumPy may be faster" in told
+    for drawn in (adapter_pill(info), problem_banner(info)):
+        told = check(drawn).text
+        assert "Google SwiftShader" in told
+        assert "programs run on the CPU" in told
 
 
 @pytest.mark.parametrize(("reason", "why"), [("missing", "not offer"), ("none", "no adapter")])

@@ -1,4 +1,4 @@
-"""The banner on top: the adapter, its abilities, and advice if there is no adapter."""
+"""The adapter: its name in the header, its abilities, its problems, and advice without one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ FEATURES = {
     "subgroups": "matrix multiplication by subgroups",
 }
 LIMITS = (
-    ("maxBufferSize", "largest buffer"),
-    ("maxStorageBufferBindingSize", "largest tensor"),
-    ("maxComputeInvocationsPerWorkgroup", "threads per workgroup"),
+    ("maxBufferSize", "max buffer"),
+    ("maxStorageBufferBindingSize", "max tensor"),
+    ("maxComputeInvocationsPerWorkgroup", "max workgroup size"),
 )
+_SOFTWARE = "No GPU was found: programs run on the CPU. Everything works, but slowly."
 # Browsers tell these in lower case with dashes; people know them otherwise.
 _SPELLED = {
     "amd": "AMD",
@@ -44,16 +45,8 @@ def _spell(name: str) -> str:
     return " ".join(_SPELLED.get(word, word[:1].upper() + word[1:]) for word in words)
 
 
-def adapter_banner(info: DeviceInfo) -> Html:
-    if info.software:
-        verdict = (
-            "A software adapter, which computes on the CPU: everything works, but slowly. "
-            "NumPy may be faster."
-        )
-    else:
-        verdict = "Programs run on this GPU."
-    tested = _tested(info)
-    has_faults = info.self_test is not None and bool(info.self_test.faults)
+def adapter_pill(info: DeviceInfo) -> Html:
+    """Return the adapter's name for the header, with its abilities behind."""
     chips = [
         h(
             "li",
@@ -68,29 +61,69 @@ def adapter_banner(info: DeviceInfo) -> Html:
         for name, label in LIMITS
         if name in info.limits
     ]
-    return h(
+    tested = _tested(info)
+    name = _title(info)
+    sheet = h(
         "div",
         h(
-            "span",
-            class_=f"lamp {'lamp-warn' if info.software or has_faults else 'lamp-good'}",
-            aria_hidden="true",
+            "p",
+            h("strong", name),
+            h("span", _subtitle(info), class_="soft") if _subtitle(info) else None,
+            class_="gpu-name",
         ),
-        h(
-            "div",
-            h(
-                "p",
-                h("strong", _title(info)),
-                h("span", _subtitle(info), class_="soft") if _subtitle(info) else None,
-                class_="gpu-name",
-            ),
-            h("p", verdict, class_="gpu-verdict"),
-            h("p", tested, class_="gpu-verdict") if tested else None,
-            class_="gpu-who",
-        ),
+        h("p", _verdict(info), class_="gpu-verdict"),
+        h("p", tested, class_="gpu-verdict") if tested else None,
         h("ul", chips, class_="chips", aria_label="Features"),
         h("dl", limits, class_="limits"),
+        id="adapter-sheet",
+        class_="share-box adapter-sheet",
+        popover=True,
+        role="dialog",
+        aria_label="GPU",
+    )
+    pill = h(
+        "button",
+        _lamp("warn" if _problem(info) else "good"),
+        h("span", name, class_="adapter-name"),
+        type="button",
+        class_="adapter-pill",
+        popovertarget="adapter-sheet",
+        aria_label=f"GPU: {name}",
+        title=name,
+    )
+    return h("div", pill, sheet)
+
+
+def problem_banner(info: DeviceInfo) -> Html | str:
+    """Return the problem of an adapter; "" if there is none."""
+    problem = _problem(info)
+    if not problem:
+        return ""
+    return h(
+        "div",
+        _lamp("warn"),
+        h(
+            "div",
+            h("p", h("strong", _title(info)), class_="gpu-name"),
+            h("p", problem, class_="gpu-verdict"),
+            class_="gpu-who",
+        ),
         class_="gpu",
     )
+
+
+def _lamp(mood: str) -> Html:
+    return h("span", class_=f"lamp lamp-{mood}", aria_hidden="true")
+
+
+def _problem(info: DeviceInfo) -> str:
+    """Return what to know before programs run; "" for a GPU whose results were right."""
+    wrong = _tested(info) if info.self_test is not None and info.self_test.faults else ""
+    return " ".join(filter(None, (_SOFTWARE if info.software else "", wrong)))
+
+
+def _verdict(info: DeviceInfo) -> str:
+    return _SOFTWARE if info.software else "Programs run on this GPU."
 
 
 def _tested(info: DeviceInfo) -> str:
@@ -114,7 +147,7 @@ def _limit_text(name: str, value: int) -> str:
 def waiting_banner() -> Html:
     return h(
         "div",
-        h("span", class_="lamp lamp-warn", aria_hidden="true"),
+        _lamp("warn"),
         h(
             "div",
             h("p", h("strong", "Looking for a GPU"), class_="gpu-name"),
@@ -138,7 +171,7 @@ def no_gpu_banner(reason: str, *, runs_on_numpy: bool) -> Html:
         why = "WebGPU is on, but no adapter was found."
     return h(
         "div",
-        h("span", class_="lamp lamp-bad", aria_hidden="true"),
+        _lamp("bad"),
         h(
             "div",
             h("p", h("strong", "No GPU available."), " ", why, class_="gpu-name"),
