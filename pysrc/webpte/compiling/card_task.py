@@ -31,8 +31,12 @@ def card_task(card: Mapping[str, Any], method: MethodInfo, labels: Sequence[str]
     shown = [
         one for at, one in enumerate(results) if at >= len(outputs) or not outputs[at].get("hidden")
     ]
-    named = {key: str(card[key]) for key in ("title", "about") if card.get(key)}
-    return {**named, "method": method.name, "input": given, "outputs": shown or results}
+    return {**titles(card), "method": method.name, "input": given, "outputs": shown or results}
+
+
+def titles(card: Mapping[str, Any]) -> Table:
+    """Return the texts of a card that a page shows."""
+    return {key: str(card[key]) for key in ("title", "about") if card.get(key)}
 
 
 def _input(card: Mapping[str, Any], info: Any) -> Table:

@@ -13,7 +13,7 @@ from webpte.compiling.description import Description
 from webpte.compiling.language import language_tables
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import DeviceRow, runtime_files
-from webpte.compiling.task import Opener, task_examples
+from webpte.compiling.task import Opener, fitted, task_examples
 from webpte.compiling.write_folder import write_folder
 from webpte.engine.call.info import ScalarInfo
 from webpte.engine.files.source import ByteSource
@@ -69,19 +69,20 @@ async def compile(
               `webpte.tasks`, for a source of that task; or the card of a sample or model
     labels    for a card that names a file of labels: its lines
     more      further files by name; with "tokenizer.json", and "tokenizer_config.json" if it
-              exists, a language model takes and returns texts. Pages then need "tokenizers.js" and
-              "jinja.js", which `serve.py compile` adds
+              exists, a language model takes and returns texts, and an encoder of sentences takes
+              texts. Pages then need "tokenizers.js", and chats "jinja.js", which `serve.py compile`
+              adds
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
     files: dict[str, bytes | ByteSource] = {}
     devices: list[DeviceRow] = []
     for description, device in _CLASSES.items():
-        opener = Opener(source, data, name, task, labels, frozenset(more or ()))
+        opener = Opener(source, data, name, task, labels, more or {})
         found, methods = await _described(opener, device, examples or {})
         files |= found.files | {description: found.text}
         devices.append({"file": description, "software": device.software, **found.needs})
-    written = runtime_files(devices, found.is_language_model, found.has_task)
+    written = runtime_files(devices, found.is_language_model, found.input_kind)
     files |= more or {}
     files |= {name: text.encode() for name, text in written.items()}
     folder = await write_folder(Path(out), files, DESCRIPTION)
@@ -97,7 +98,7 @@ class _DeviceVariant:
     needs: dict[str, Any]  # features, and limits
     files: dict[str, bytes | ByteSource]
     is_language_model: bool
-    has_task: bool
+    input_kind: str | None  # of its task
 
 
 async def _described(
@@ -112,6 +113,7 @@ async def _described(
             task = opener.text_task(task)
         elif task is not None:
             examples = {**task_examples(task, program), **examples}
+            task = fitted(task, examples)
         tables = {
             name: await _method(build, recorder, name, examples)
             for name in program.methods
@@ -134,8 +136,9 @@ async def _described(
         text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
         files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
-        flags = language is not None, task is not None
-        return _DeviceVariant(text, table["device"], files, *flags), tuple(tables)
+        kind = task["input"]["kind"] if task is not None else None
+        made = _DeviceVariant(text, table["device"], files, language is not None, kind)
+        return made, tuple(tables)
 
 
 async def _method(

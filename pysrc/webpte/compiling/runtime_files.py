@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Any
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
 TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
+SENTENCES, SPEECH = "webpte-sentences.js", "webpte-speech.js"
 PAGE, DEVICES = "index.html", "devices.json"
 TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
@@ -28,6 +29,14 @@ _AGAIN = re.compile(r'^export (\*|\{[^{}\n]*\}) from "([^"\n]+)";$', re.MULTILIN
 _NAMED = re.compile(r"^(?:export )?(?:async )?(?:class|const|function|let) (\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*//[^\n]*\n", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+|^\n", re.MULTILINE)
+
+# The modules of tasks by the kind of their input, each with its entry; of other kinds TASK.
+_TASKS = {
+    "text": (TEXT, Path("text.js")),
+    "sentences": (SENTENCES, Path("sentences.js")),
+    "speech": (SPEECH, Path("speech.js")),
+    "": (TASK, Path("task", ENTRY)),
+}
 
 _NOTHING: Mapping[Path, str] = MappingProxyType({})
 
@@ -52,37 +61,37 @@ export const open = (options) => openAt(base, { descriptions, ...options });
 
 
 def runtime_files(
-    devices: Sequence[DeviceRow], language: bool = False, task: bool = False
+    devices: Sequence[DeviceRow], language: bool = False, task: str | None = None
 ) -> dict[str, str]:
     """Return the files by name.
 
     devices   the descriptions, and the devices that each is for; the first that suits is taken
     language  whether the program is a language model
-    task      whether it has a task, which a page shows
+    task      the kind of input of its task, which a page shows; None: it has no task
     """
     rows = json.dumps(devices)
     files = {DEVICES: rows, ENTRY: _OPENS % rows, "index.d.ts": _TYPED}
-    files |= modules(language, task)
-    if task:
+    files |= modules(language, () if task is None else (task,))
+    if task is not None:
         files[PAGE] = (_MODULES / "view" / PAGE).read_text(encoding="utf-8")
     return files
 
 
-def modules(language: bool = True, task: bool = True) -> dict[str, str]:
+def modules(language: bool = True, tasks: Collection[str] = tuple(_TASKS)) -> dict[str, str]:
     """Return the modules by name, and their types.
 
-    language, task   whether to include the modules of language models, and of tasks
+    language  whether to include the module of language models
+    tasks     the kinds of input whose tasks are included
     """
     files = {RUNTIME: bundled(_MODULES / ENTRY)}
     files[TYPES] = (_MODULES / "types.d.ts").read_text(encoding="utf-8")
     shared = ("errors.js", "expressions.js", "values.js", "program.js")
     separate = {_MODULES / name: RUNTIME for name in shared}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
-    if task:
-        files[TASK] = bundled(_MODULES / "task" / ENTRY, separate)
+    for kind in tasks:
+        name, entry = _TASKS.get(kind, _TASKS[""])
+        files[name] = bundled(_MODULES / entry, separate)
         files[VIEW] = bundled(_MODULES / "view" / ENTRY)
-    if task and language:
-        files[TEXT] = bundled(_MODULES / "text.js", separate)
     if language:
         files[LANGUAGE] = bundled(_MODULES / "language.js", separate)
     return files

@@ -8,19 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from webpte.compiling.card_task import card_task
+from webpte.compiling.card_task import card_task, titles
 from webpte.engine.call.info import TensorInfo
 from webpte.engine.call.options import Options
 from webpte.engine.gpu.recording.device import RecordingDevice
 from webpte.errors import InputError
+from webpte.llm.text import encodes_sentences
 from webpte.loading import load
 from webpte.program import Program
+from webpte.tasks import bind
 from webpte.tasks import open as open_task
 from webpte.tasks.files import TOKENIZER, TOKENIZER_CONFIG
 from webpte.tasks.vision.scaling.rule import FIT, STRETCH
 
 Table = dict[str, Any]
 SIDES = (128, 256, 512)  # of pictures that keep their proportions
+_SHORTEST_POWER, _LONGEST = 3, 512  # tokens of texts: the least power of two, and the most
+_ROWS = 8  # texts of a call
+_TEXTS = ("text", "sentences")  # kinds of input with a tokenizer
+_TOKENIZERS = (TOKENIZER, TOKENIZER_CONFIG)
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Opener:
     name: str | None
     task: str | Mapping[str, Any] | None
     labels: Sequence[str]
-    more: frozenset[str]
+    more: Mapping[str, bytes]
 
     async def open(self, device: RecordingDevice) -> tuple[Program, Table | None]:
         """Load the program on a device; return it with the table of its task, if it has one."""
@@ -44,7 +50,7 @@ class Opener:
                 self.task, self.source, device=device, options=options, strict=True
             )
             try:
-                return made.program, made.compiled()
+                return made.program, self._with_tokenizer(made.compiled())
             except BaseException:
                 made.close()
                 raise
@@ -58,25 +64,48 @@ class Opener:
         )
         if self.task is None:
             return program, None
+        if TOKENIZER in self.more and encodes_sentences(program.methods):
+            return program, await self._sentences(program, self.task)
         info = program.methods.get("forward") or next(iter(program.methods.values()))
         return program, card_task(self.task, info, self.labels)
+
+    async def _sentences(self, program: Program, card: Mapping[str, Any]) -> Table:
+        """Return the task of a sentence encoder with a tokenizer, as its card calls it."""
+        files = {name: self.more[name] for name in _TOKENIZERS if name in self.more}
+        made = (await bind("feature-extraction", program, files)).compiled()
+        made["input"] |= {"pad": 0, "examples": list(card.get("questions") or ())[:1]}
+        return self._with_tokenizer({**titles(card), **made})
 
     def text_task(self, card: Table | None) -> Table | None:
         """Return the task of a language model: texts, if there is a tokenizer."""
         if TOKENIZER not in self.more:
             return None
+        task = {**titles(card or {}), "input": {"kind": "text"}, "outputs": [{"kind": "text"}]}
+        return self._with_tokenizer(task)
+
+    def _with_tokenizer(self, task: Table) -> Table:
+        """Return a task with the files of its tokenizer, if it takes texts."""
+        given = task["input"]
+        if given["kind"] not in _TEXTS:
+            return task
+        if TOKENIZER not in self.more:
+            raise InputError(
+                f"{task['name']} takes texts: give its {TOKENIZER} as one of `more`, or use "
+                "`serve.py compile`, which finds it"
+            )
         config = TOKENIZER_CONFIG if TOKENIZER_CONFIG in self.more else None
-        named = {key: one for key, one in (card or {}).items() if key in ("title", "about")}
-        given = {"kind": "text", "tokenizer": TOKENIZER, "config": config}
-        return {**named, "input": given, "outputs": [{"kind": "text"}]}
+        return {**task, "input": {**given, "tokenizer": TOKENIZER, "config": config}}
 
 
 def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:
-    """Return example calls for a single picture, in each size that the program is to take."""
+    """Return example calls: a picture, or rows of tokens, in each size that a program takes."""
     name, given = task["method"], task["input"]
+    infos = program.methods[name].inputs
+    if given["kind"] == "sentences":
+        return {name: _token_examples(given["longest"], infos)}
     if given["kind"] not in ("picture", "drawing"):
         return {}
-    (info,) = program.methods[name].inputs
+    (info,) = infos
     assert isinstance(info, TensorInfo)
     rule = given["rule"]
     if rule["part"] or rule["scaled"] in (STRETCH, FIT):
@@ -91,3 +120,26 @@ def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:
         if all(low <= size <= high for size, (low, high) in limits):
             examples.append([np.zeros(shape, info.array_dtype)])
     return {name: examples} if examples else {}
+
+
+def _token_examples(longest: int, infos: Sequence[Any]) -> list[list[Any]]:
+    """Return example calls with few rows and with many, of lengths that are powers of two."""
+    (fewest, most), (shortest, _) = infos[0].bounds
+    longest = min(longest, _LONGEST)
+    powers = [1 << power for power in range(_SHORTEST_POWER, longest.bit_length() + 1)]
+    lengths = sorted({max(shortest, min(length, longest)) for length in [*powers, longest]})
+    counts = sorted({fewest, max(fewest, min(most, _ROWS))})
+    return [
+        [np.zeros((rows, length), one.array_dtype) for one in infos]
+        for rows in counts
+        for length in lengths
+    ]
+
+
+def fitted(task: Table, examples: Mapping[str, Any]) -> Table:
+    """Return a task whose texts are no longer than the longest example calls."""
+    given = task["input"]
+    if given["kind"] != "sentences":
+        return task
+    longest = max(call[0].shape[1] for call in examples[task["method"]])
+    return {**task, "input": {**given, "longest": min(given["longest"], longest)}}

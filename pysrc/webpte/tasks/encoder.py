@@ -6,13 +6,13 @@ types, each (texts, length); `serve.py export --task` makes such programs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from webpte.engine.call.info import TensorInfo
-from webpte.errors import InputError, VocabularyError
+from webpte.errors import InputError, UnsupportedError, VocabularyError
 from webpte.llm.text import Tokenizer
 from webpte.llm.text.batches import RowBatches
 from webpte.llm.text.sequences import (
@@ -28,7 +28,7 @@ from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
 from webpte.tasks.task import Task
 
 Array = np.ndarray
-_METHOD = "forward"
+METHOD = "forward"
 _MOST_INPUTS = 3
 
 
@@ -47,7 +47,7 @@ class TextTask(Task):
         assert files.tokenizer is not None  # always there: it is needed
         self.tokenizer: Tokenizer = files.tokenizer
         self.config = files.table(CONFIG)
-        self._batches = RowBatches(files.program, _METHOD)
+        self._batches = RowBatches(files.program, METHOD)
         self.outputs = self._outputs()
         if self._batches.inputs > _MOST_INPUTS:
             self.refuse("it must take tokens, their mask and their types, or fewer of them")
@@ -63,7 +63,7 @@ class TextTask(Task):
     def _outputs(self) -> list[TensorInfo]:
         found = [
             one
-            for one in self.program.methods[_METHOD].outputs
+            for one in self.program.methods[METHOD].outputs
             if isinstance(one, TensorInfo) and "float" in one.dtype
         ]
         ranks = [len(one.shape) for one in found]
@@ -71,7 +71,7 @@ class TextTask(Task):
             rank in allowed for rank, allowed in zip(ranks, self.ranks, strict=True)
         )
         if not fit:
-            told = "; ".join(map(str, self.program.methods[_METHOD].outputs)) or "nothing"
+            told = "; ".join(map(str, self.program.methods[METHOD].outputs)) or "nothing"
             self.refuse(f"it returns {told}")
         return found
 
@@ -109,6 +109,28 @@ class TextTask(Task):
                 f"{longest}: give a shorter text, or truncation=True to cut it"
             )
         return join_texts(self.tokenizer, encoded)
+
+    def described(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the task of single texts as a compiled program describes it.
+
+        result  how results follow from the output
+
+        Raises UnsupportedError for a program whose results would depend on padding.
+        """
+        (output,), info = self.outputs, self.program.methods[METHOD]
+        first = info.inputs[0]
+        assert isinstance(first, TensorInfo)  # as all of its inputs are
+        shortest, longest = first.bounds[1]
+        if len(output.shape) == 3 and len(info.inputs) == 1 and shortest < longest:
+            raise UnsupportedError(
+                f"{self.name} of {self.program.name} cannot be compiled: calls are padded, and the "
+                "program takes no mask of the padding; export it with a mask, as `serve.py export "
+                "--task` does, or compile the program alone"
+            )
+        frame = [[part.token, part.kind] for part in self.tokenizer.frame()]
+        given = {"kind": "sentences", "frame": frame, "pad": self._pad, "longest": self.longest}
+        outputs = [{**result, "outputs": [info.outputs.index(output)]}]
+        return {"name": self.name, "method": METHOD, "input": given, "outputs": outputs}
 
     def encode(self, text: str, places: bool = False) -> EncodedText:
         """Return the tokens of a text; raise InputError for other values."""

@@ -30,6 +30,9 @@ class FeatureExtraction(TextTask):
     wanted = (CONFIG, TOKENIZER_CONFIG)
     ranks = ((2, 3),)
 
+    def compiled(self) -> dict[str, Any]:
+        return self.described({"kind": "vectors", "pooling": "mean"})
+
     async def __call__(
         self,
         inputs: Any,

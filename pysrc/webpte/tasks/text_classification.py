@@ -11,7 +11,7 @@ from webpte.errors import InputError
 from webpte.tasks.encoder import TextTask, checked_text, cutting
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.form import text_form
-from webpte.tasks.scores import best, function_of, labels_of
+from webpte.tasks.scores import best, function_name, function_of, labels_of
 from webpte.tasks.task import task
 
 _LABELLED: Any = object()  # stands for the label alone
@@ -40,6 +40,10 @@ class TextClassification(SequenceClassifier):
     await task({"text": "a", "text_pair": "b"})      # {"label": ..., "score": ...}
     await task(["one", "two"], top_k=2)              # for each text, its two best labels
     """
+
+    def compiled(self) -> dict[str, Any]:
+        named = function_name(None, self.config, len(self.labels))
+        return self.described({"kind": "scores", "labels": self.labels, "function": named})
 
     async def __call__(
         self,

@@ -19,16 +19,18 @@ from webpte_export.manifest_writer import add_task
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
+from webpte_export.tasks.letters import SECONDS, VOCABULARY, is_ctc, letters_tokenizer
 from webpte_export.tasks.picture_size import settle_size
 
 PROGRAM = "model.pte"
 _TOKENIZER, _PREPROCESSOR = "tokenizer.json", "preprocessor_config.json"
+_HEARING = "automatic-speech-recognition"
 # Tasks of encoder-decoder models, and the files that they need.
 _ANSWERING = {
     "text2text-generation": (_TOKENIZER,),
     "summarization": (_TOKENIZER,),
     "translation": (_TOKENIZER,),
-    "automatic-speech-recognition": (_TOKENIZER, _PREPROCESSOR, "generation_config.json"),
+    _HEARING: (_TOKENIZER, _PREPROCESSOR, "generation_config.json"),
 }
 _SEEING, _WRITING = "image-text-to-text", "text-generation"
 _COPIED = (
@@ -58,11 +60,13 @@ def export_task(
 
     folder      from Hugging Face: config.json, weights, and a tokenizer.json (texts) or a
                 preprocessor_config.json (pictures and sounds); both, and generation_config.json,
-                for automatic-speech-recognition
+                for automatic-speech-recognition, or vocab.json for models that hear letters
+                (wav2vec 2.0)
     out         the folder to write: model.pte with its manifest, which names the task, suite and
                 report, and copies of the files for preparing inputs and naming labels
     max_length  tokens of a text; by default the model's limit, at most 512; for a conversation at
-                most 2048 (text-generation) or 4096 (image-text-to-text)
+                most 2048 (text-generation) or 4096 (image-text-to-text); of models that hear
+                letters the seconds of a call, 10
     calibrate, keep_8w  for text-generation, as in `export_llm`
     """
     calibration: dict[str, Any] = {}
@@ -88,7 +92,8 @@ def _export(
     if not (folder / "config.json").is_file():
         raise ExportError(f"{folder} has no config.json: it is not a model of Hugging Face.")
     hide_broken_torchvision()
-    if task in _ANSWERING:
+    hears_letters = task == _HEARING and is_ctc(_read(folder / "config.json"))
+    if task in _ANSWERING and not hears_letters:
         if not is_encoder_decoder(folder):
             raise ExportError(f"{folder} is not a model for {task}: it is no encoder-decoder.")
         _check_files(folder, task, _ANSWERING[task])
@@ -119,7 +124,11 @@ def _export(
     arrays = isinstance(module, ArrayModel)
     _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
     changed: dict[str, Any] = {}
-    if isinstance(module, PictureModel):
+    if hears_letters:
+        changed[_TOKENIZER] = _letters(folder, task)
+        rate = int(_read(folder / _PREPROCESSOR).get("sampling_rate", 16_000))
+        made = _array_calls(module, (rate * (max_length or SECONDS),))
+    elif isinstance(module, PictureModel):
         own = getattr(module.model.config, "image_size", None)
         changed[_PREPROCESSOR], size = settle_size(_read(folder / _PREPROCESSOR), folder, own)
         made = _picture_calls(module, size)
@@ -193,14 +202,26 @@ def _check_files(folder: Path, task: str, needed: Iterable[str]) -> None:
 def _copy_files(folder: Path, out: Path, changed: Mapping[str, Any]) -> list[str]:
     """Copy the task's files into a folder, some of them changed; return the names of the files."""
     out.mkdir(parents=True, exist_ok=True)
-    copied = [name for name in _COPIED if (folder / name).is_file()]
+    copied = [name for name in _COPIED if name in changed or (folder / name).is_file()]
     for name in copied:
-        if name in changed and changed[name] != _read(folder / name):
+        if name in changed and not _has(folder / name, changed[name]):
             text = json.dumps(changed[name], indent=1, ensure_ascii=False)
             (out / name).write_text(text + "\n", encoding="utf-8")
         elif (folder / name).resolve() != (out / name).resolve():
             shutil.copyfile(folder / name, out / name)
     return copied
+
+
+def _has(path: Path, content: Any) -> bool:
+    return path.is_file() and _read(path) == content
+
+
+def _letters(folder: Path, task: str) -> dict[str, Any]:
+    """Return the tokenizer.json of a model that hears letters."""
+    _check_files(folder, task, (VOCABULARY,))
+    settings = folder / "tokenizer_config.json"
+    config = _read(settings) if settings.is_file() else {}
+    return letters_tokenizer(_read(folder / VOCABULARY), config)
 
 
 def _text_calls(module: Any, folder: Path, max_length: int | None) -> dict[str, Any]:

@@ -97,6 +97,13 @@ class SoundModel(ArrayModel):
     argument = "input_values"
 
 
+class WaveModel(ArrayModel):
+    """A model of samples (1, samples)."""
+
+    argument = "input_values"
+    most = 1
+
+
 @dataclass(frozen=True)
 class Head:
     """A task's row: the class of transformers that reads its models, and its outputs."""
@@ -128,13 +135,16 @@ HEADS = {
     "background-removal": Head("AutoModelForSemanticSegmentation", ("logits",), WholePictureModel),
     "image-to-image": Head("AutoModelForImageToImage", ("reconstruction",), WholePictureModel),
     "audio-classification": Head("AutoModelForAudioClassification", ("logits",), SoundModel),
+    "automatic-speech-recognition": Head("AutoModelForCTC", ("logits",), WaveModel),
 }
 
 
 def read_module(folder: Path, task: str, others: Iterable[str] = ()) -> Any:
     """Read a folder's model as the module for a task; `others` are further files there."""
     if task not in HEADS:
-        raise ExportError(f"there is no task {task!r}; there are {', '.join((*HEADS, *others))}.")
+        raise ExportError(
+            f"there is no task {task!r}; there are {', '.join(dict.fromkeys((*HEADS, *others)))}."
+        )
     head = HEADS[task]
     return head.module(read_model(folder, task, head.reader), head.outputs).eval()
 

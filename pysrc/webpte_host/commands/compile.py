@@ -106,17 +106,17 @@ def find_program(model: str) -> FoundProgram:
     return FoundProgram(str(programs[0]), sorted(path.glob("*.ptd")))
 
 
-def _texts(found: FoundProgram) -> dict[str, bytes]:
+async def _texts(found: FoundProgram) -> dict[str, bytes]:
     """Return the tokenizer next to a program, and the libraries for it; {} without a tokenizer."""
-    beside = Path(found.source)
-    if not beside.is_file():
-        return {}
-    texts = {
-        name: one.read_bytes()
-        for name in _TOKENIZER
-        for one in (beside.with_name(name), beside.with_name(f"{beside.stem}.{name}"))
-        if one.is_file()
-    }
+    from webpte.engine.open.siblings import names_beside, read_sibling
+    from webpte.tasks.files import find_program as find_model
+
+    entry = await find_model(found.source)
+    texts: dict[str, bytes] = {}
+    for name in _TOKENIZER:
+        for one in names_beside(entry, name):
+            if name not in texts and (data := await read_sibling(entry, one)) is not None:
+                texts[name] = data
     return {**texts, **text_libraries(Display())} if _TOKENIZER[0] in texts else {}
 
 
@@ -126,7 +126,6 @@ async def _task(found: FoundProgram, named: str) -> tuple[str | dict[str, Any] |
     from webpte.errors import WebpteError
     from webpte.tasks.detect import detect
     from webpte.tasks.files import find_program as find_model
-    from webpte.tasks.vision.pictures import PictureTask
 
     if named:
         return (None if named == _NONE else named), []
@@ -140,7 +139,7 @@ async def _task(found: FoundProgram, named: str) -> tuple[str | dict[str, Any] |
         with contextlib.suppress(WebpteError):
             folder = Path(found.source).parent if Path(found.source).is_file() else found.source
             task = await detect(await find_model(folder), tasks.names())
-            if issubclass(tasks.find(task), PictureTask):
+            if tasks.find(task).compiled is not tasks.Task.compiled:
                 return task, []
     return {}, []
 
@@ -164,7 +163,7 @@ async def _compile(
             if name not in infos:
                 raise HostError(f"--shapes {name}: the methods are {', '.join(infos)}.")
             examples.setdefault(name, []).append(_example(infos[name], sizes))
-    more = {} if named == _NONE else _texts(found)
+    more = {} if named == _NONE else await _texts(found)
     return await webpte.compile(
         source, out, data=data, examples=examples, task=task, labels=labels, more=more
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import shutil
+import wave
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -17,8 +20,11 @@ import webpte
 from support.compiling.cases import compile_program
 from support.compiling.pages import PAGE
 from support.harness.limits import EXPECT_MS
+from support.harness.sounds import letters_folder
+from support.llm.small_seq2seq import RATE, sound
 from support.page.static_site import static_host
 from support.page.strokes import draw_one
+from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte_host.base.layout import ROOT
 from webpte_host.base.progress import Display
 from webpte_host.harness.browser import PageLog
@@ -102,6 +108,38 @@ def test_a_picture_and_a_sound(page: Page, site: tuple[Path, str]) -> None:
     assert named == ["C4 261.6 Hz", "E4 329.6 Hz", "G4 392.0 Hz", "C5 523.3 Hz"]
 
 
+def test_sentences(page: Page, site: tuple[Path, str]) -> None:
+    compile_texts(site, "words")
+    opened(page, site[1], "words")
+    field = page.get_by_label("Texts, one in each line")
+    query, *lines = field.input_value().splitlines()
+    assert query == "Which dog plays in a garden?"
+    page.get_by_role("button", name="Run").click()
+    nearest = page.locator(".largest .label-name")
+    expect(nearest).to_have_count(len(lines), timeout=EXPECT_MS)
+    with ThreadPoolExecutor(1) as threads:  # because Playwright's event loop runs here
+        wanted = threads.submit(asyncio.run, _ranked(query, lines)).result()
+    assert nearest.all_text_contents() == [one.text for one in wanted]
+    scores = page.locator(".largest .number").all_text_contents()
+    assert scores == [f"{one.score:.2f}" for one in wanted]
+
+
+def test_speech(page: Page, site: tuple[Path, str]) -> None:
+    out, speech = site[0] / "letters", "automatic-speech-recognition"
+    compile_program(letters_folder(), out, task=speech)
+    opened(page, site[1], "letters")
+    file = wave_file(sound(1.4), RATE)
+    page.locator("input[type=file]").set_input_files(
+        {"name": "speech.wav", "mimeType": "audio/wav", "buffer": file}
+    )
+    with wave.open(io.BytesIO(file)) as read:
+        samples = np.frombuffer(read.readframes(read.getnframes()), "<i2") / np.float32(32768)
+    with ThreadPoolExecutor(1) as threads:  # because Playwright's event loop runs here
+        wanted = threads.submit(asyncio.run, _heard(samples)).result()
+    assert len(wanted) > 5
+    expect(page.locator(".said")).to_have_text(wanted, timeout=EXPECT_MS)
+
+
 def test_an_element_without_a_program_shows_the_error(browser: Browser, site: Any) -> None:
     page = browser.new_page()
     page.goto(site[1])
@@ -118,19 +156,22 @@ def test_an_element_without_a_program_shows_the_error(browser: Browser, site: An
     page.close()
 
 
+def compile_texts(site: tuple[Path, str], sample: str) -> None:
+    """Compile a sample with its tokenizer, unless that was done; skip without npm."""
+    if shutil.which("npm") is None:
+        pytest.skip("there is no npm, which brings the libraries for texts")
+    beside = SAMPLES.glob(f"{sample}.tokenizer*.json")
+    texts = {path.name.removeprefix(f"{sample}."): path.read_bytes() for path in beside}
+    more = {**texts, **text_libraries(Display())}
+    card = json.loads((SAMPLES / f"{sample}.json").read_text("utf-8"))
+    if not (site[0] / sample).exists():
+        compile_program(SAMPLES / f"{sample}.pte", site[0] / sample, task=card, more=more)
+
+
 @pytest.fixture
 def chat(page: Page, site: tuple[Path, str]) -> Page:
     """A page with a chat, which keeps the answers."""
-    if shutil.which("npm") is None:
-        pytest.skip("there is no npm, which brings the libraries for texts")
-    texts = {
-        name: (SAMPLES / f"stories.{name}").read_bytes()
-        for name in ("tokenizer.json", "tokenizer_config.json")
-    }
-    more = {**texts, **text_libraries(Display())}
-    card = json.loads((SAMPLES / "stories.json").read_text("utf-8"))
-    if not (site[0] / "stories").exists():
-        compile_program(SAMPLES / "stories.pte", site[0] / "stories", task=card, more=more)
+    compile_texts(site, "stories")
     opened(page, site[1], "stories")
     page.evaluate(LISTENS)
     return page
@@ -191,6 +232,18 @@ def test_an_answer_before_the_program_is_open_is_an_error(page: Page, site: Any)
         }"""
     )
     assert found.startswith("The program is not open yet.")
+
+
+async def _ranked(query: str, lines: list[str]) -> list[webpte.text.Ranked]:
+    async with await webpte.load(SAMPLES / "words.pte", device="numpy") as program:
+        tokenizer = await webpte.text.load_tokenizer(SAMPLES / "words.tokenizer.json")
+        return await webpte.text.SentenceEncoder(program, tokenizer).rank(query, lines)
+
+
+async def _heard(samples: np.ndarray) -> str:
+    async with await webpte.tasks.open(letters_folder(), device="numpy") as task:
+        found = await task(samples)
+    return str(found["text"])
 
 
 async def _told(messages: tuple[str, ...]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,12 @@ from playwright.sync_api import Browser, Page
 from support.compiling.cases import compile_program
 from support.compiling.pages import page_of
 from support.harness import extent
+from support.harness.sounds import HEARD_LETTERS, SPELLED_TEXTS, letters_folder
 from support.harness.task_cases import CASES, EXPECTED, check, made, models_folder, plain
+from support.llm.small_seq2seq import sound
 from webpte.errors import UnsupportedError
+from webpte_host.base.progress import Display
+from webpte_host.setup.text_libraries import text_libraries
 
 TASKS = {
     *("image-classification", "object-detection", "depth-estimation", "image-segmentation"),
@@ -104,6 +109,96 @@ def as_task(task: str, one: Mapping[str, Any], shape: tuple[int, ...]) -> Any:
             for row in sorted(one["legend"], key=lambda row: row["number"])
         ]
     return pixels if task == "background-removal" else pixels[:, :, :3]
+
+
+VECTORS = """
+async ([address, texts, options]) => {
+    const program = await (await import(address)).open();
+    const results = [];
+    for (const given of texts) results.push(...await program.answer(given, options));
+    program.close();
+    const plain = (one) => [...one];
+    return results.map(({ values, vectors, similarities }) => (
+        [values ? [plain(values)] : vectors.map(plain), similarities]
+    ));
+}
+"""
+
+
+@pytest.mark.parametrize("at", [at for at, case in enumerate(CASES) if "pooling" in case[3]])
+def test_vectors_are_those_of_the_reference(page: Page, folder: Path, at: int) -> None:
+    model, task, (given,), options = CASES[at]
+    out = folder / model
+    if not out.exists():
+        compile_program(models_folder() / model, out, task=task, more=texts_beside(model))
+    named = {"normalize": options.get("normalize", False), "pooling": options["pooling"]}
+    address = f"{page.url.rpartition('/')[0]}/{model}/index.js"
+    ((found, near),) = page.evaluate(VECTORS, [address, [given], named])
+    wanted = json.loads(EXPECTED.read_text("utf-8"))[at]
+    check(found, wanted, tolerance=1e-3)
+    if named["normalize"]:
+        assert np.allclose(near, np.array(wanted) @ np.array(wanted).T, atol=1e-4)
+
+
+SCORES = """
+async ([address, texts, topK]) => {
+    const program = await (await import(address)).open();
+    const results = await program.answer(texts, { topK });
+    program.close();
+    return results.map(({ scores }) => scores);
+}
+"""
+
+
+def test_labels_of_texts_are_those_of_the_reference(page: Page, folder: Path) -> None:
+    model, task = "feelings", "text-classification"
+    more = texts_beside(model)
+    compile_program(models_folder() / model, folder / model, task=task, more=more)
+    address = f"{page.url.rpartition('/')[0]}/{model}/index.js"
+    expected = json.loads(EXPECTED.read_text("utf-8"))
+    tried = 0
+    for at, (name, _, args, options) in enumerate(CASES):
+        if name != model or options.keys() - {"top_k", "truncation"}:
+            continue
+        texts = args[0] if isinstance(args[0], list) else args
+        found = page.evaluate(SCORES, [address, texts, options.get("top_k", 1)])
+        if "top_k" not in options:
+            found = [best for (best,) in found]
+        elif texts is args:
+            (found,) = found
+        check(found, expected[at], tolerance=1e-3)
+        tried += 1
+    assert tried >= 6
+
+
+HEARD = """
+async ([address, sounds]) => {
+    const program = await (await import(address)).open();
+    const texts = [];
+    for (const samples of sounds) {
+        const [{ text }] = await program.answer(Float32Array.from(samples));
+        texts.push(text);
+    }
+    program.close();
+    return texts;
+}
+"""
+
+
+def test_speech_is_that_of_the_reference(page: Page, folder: Path) -> None:
+    compile_program(letters_folder(), folder / "letters", task="automatic-speech-recognition")
+    address = f"{page.url.rpartition('/')[0]}/letters/index.js"
+    found = page.evaluate(HEARD, [address, [sound(one).tolist() for one in HEARD_LETTERS]])
+    with np.load(SPELLED_TEXTS) as kept:
+        assert found == [str(kept[f"text{number}"]) for number in range(len(HEARD_LETTERS))]
+
+
+def texts_beside(model: str) -> dict[str, bytes]:
+    """Return the tokenizer of a model, and the library for it; skip without npm."""
+    if shutil.which("npm") is None:
+        pytest.skip("there is no npm, which brings the libraries for texts")
+    files = {path.name: path.read_bytes() for path in (models_folder() / model).glob("token*.json")}
+    return {**files, **text_libraries(Display())}
 
 
 @pytest.mark.parametrize(("model", "task"), extent.share(MODELS, 2))

@@ -1,6 +1,8 @@
 """Writes tests/data/speech: sounds at other rates by SciPy, and small random models of speech.
 
-    PYTHONPATH=pysrc:tests python tests/data/make/make_speech.py [resampled] [voices] [ears]
+    PYTHONPATH=pysrc:tests python tests/data/make/make_speech.py [NAME ...]
+
+NAME is resampled, voices, ears or letters.
 
 What transformers says with a voice is kept with the noise that it drew. It needs the environment of
 `serve.py export`, with SciPy.
@@ -22,16 +24,19 @@ import torch
 from scipy.signal import resample_poly  # type: ignore[import-untyped]
 
 from data.make.pack_folders import pack
-from data.make.task_models import save, transformers
+from data.make.task_models import save, speller, transformers
 from support.harness.sounds import (
     DATA,
     EARS,
     HEARD,
+    HEARD_LETTERS,
     HEARD_TOKENS,
     LETTERS,
     RESAMPLED,
     RESAMPLED_RATES,
     SAID,
+    SPELLED_TEXTS,
+    SPELLER_FILES,
     SPOKEN,
     VOICES,
     make_wave,
@@ -206,8 +211,37 @@ def ears() -> None:
         pack(out.parent, EARS, (*kept, *more), ["moonshine"])
 
 
+def letters() -> None:
+    """Make a wav2vec 2.0 with letters, export it, and let transformers hear with it."""
+    torch.manual_seed(5)
+    with tempfile.TemporaryDirectory() as work:
+        folder, out = Path(work, "model"), Path(work, "out", "letters")
+        folder.mkdir()
+        model = speller(folder)
+        report = export_task(folder, out, "automatic-speech-recognition", max_length=1)
+        print("letters", report.program_bytes, "passed" if report.passed else report.problem)
+        print(report.gpu_ops, report.host_ops, report.delegates, report.submissions)
+        reader = transformers.Wav2Vec2CTCTokenizer(str(folder / "vocab.json"))
+        extractor = transformers.Wav2Vec2FeatureExtractor(do_normalize=True)
+        found: dict[str, Any] = {}
+        for number, seconds in enumerate(HEARD_LETTERS):
+            samples = sound(seconds)
+            given = extractor(samples, sampling_rate=RATE, return_tensors="pt").input_values
+            padded = torch.nn.functional.pad(given, (0, RATE - given.shape[1]))
+            with torch.no_grad():
+                logits = model(padded).logits[0]
+            frames = -(-len(logits) * len(samples) // RATE)
+            text = reader.decode(logits[:frames].argmax(-1))
+            print(len(logits), repr(text))
+            found[f"text{number}"] = np.array(text)
+        np.savez_compressed(SPELLED_TEXTS, **found)
+        kept = ("model.pte", "model.manifest.json", "config.json", "vocab.json")
+        more = ("tokenizer.json", "tokenizer_config.json", "preprocessor_config.json")
+        pack(out.parent, SPELLER_FILES, (*kept, *more), ["letters"])
+
+
 if __name__ == "__main__":
     DATA.mkdir(parents=True, exist_ok=True)
-    chosen = sys.argv[1:] or ["resampled", "voices", "ears"]
-    for name in chosen:
-        {"resampled": resampled, "voices": voices, "ears": ears}[name]()
+    works = {"resampled": resampled, "voices": voices, "ears": ears, "letters": letters}
+    for name in sys.argv[1:] or works:
+        works[name]()

@@ -14,6 +14,7 @@ from tokenizers.trainers import BpeTrainer
 
 from data.make.make_tokenizers import CORPUS
 from data.make.vision_models import labels, preprocessing, preprocessor_file, vision_models
+from support.harness.sounds import SPELLED
 from webpte_export.exporter_patches import hide_broken_torchvision
 
 hide_broken_torchvision()
@@ -244,3 +245,35 @@ def make_models(root: Path) -> dict[str, str]:
         prepare(root / name)
         save(model.eval(), root / name)
     return {name: task for name, (task, _, _) in made.items()}
+
+
+SPELLER = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+    "conv_dim": (16, 16, 16),
+    "conv_kernel": (10, 3, 3),
+    "conv_stride": (5, 8, 8),
+    "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 8,
+    "num_conv_pos_embedding_groups": 2,
+    "vocab_size": len(SPELLED),
+}
+
+
+def speller(folder: Path) -> Any:
+    """Make a folder of a wav2vec 2.0 that hears letters; return the model."""
+    model = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**SPELLER)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)  # so that frames differ
+    save(model, folder)
+    tables = {
+        "vocab": {letter: number for number, letter in enumerate(SPELLED)},
+        "tokenizer_config": {"pad_token": "<pad>", "word_delimiter_token": "|"},
+        "preprocessor_config": {"sampling_rate": 16_000, "do_normalize": True},
+    }
+    for name, content in tables.items():
+        (folder / f"{name}.json").write_text(json.dumps(content) + "\n")
+    return model

@@ -35,6 +35,11 @@ SAID: tuple[tuple[str, str, dict[str, Any]], ...] = (
 EARS, HEARD_TOKENS = DATA / "ears.tar.xz", DATA / "heard.npz"
 HEARD = (0.6, 1.5)
 
+# A small random wav2vec 2.0, and the texts that transformers hears in sounds of so many seconds.
+SPELLER_FILES, SPELLED_TEXTS = DATA / "letters.tar.xz", DATA / "spelled.npz"
+SPELLED = ("<pad>", "<s>", "</s>", "<unk>", "|", *"etaoinsh")
+HEARD_LETTERS = (0.3, 0.7, 1.0)
+
 
 @cache
 def _unpacked(packed: Path) -> tempfile.TemporaryDirectory[str]:
@@ -52,6 +57,11 @@ def voices_folder() -> Path:
 def moonshine_folder() -> Path:
     """Return the folder of the small Moonshine, which is removed when the process ends."""
     return Path(_unpacked(EARS).name, "moonshine")
+
+
+def letters_folder() -> Path:
+    """Return the folder of the small wav2vec 2.0, which is removed when the process ends."""
+    return Path(_unpacked(SPELLER_FILES).name, "letters")
 
 
 def make_wave(count: int) -> np.ndarray:

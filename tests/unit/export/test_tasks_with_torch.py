@@ -6,9 +6,11 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from support.graphs.graphs import wait
+from support.harness.sounds import HEARD_LETTERS, SPELLED_TEXTS
 from support.harness.task_cases import SHORT, check, make_picture
 
 torch = pytest.importorskip("torch")
@@ -28,7 +30,7 @@ from data.make import (  # noqa: E402
 from data.make.export_seq2seq import build  # noqa: E402
 from data.make.grid_models import GRIDS  # noqa: E402
 from support.llm import text_generation_cases  # noqa: E402
-from support.llm.small_seq2seq import answers_of, write_files  # noqa: E402
+from support.llm.small_seq2seq import answers_of, sound, write_files  # noqa: E402
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.tasks import export_task  # noqa: E402
 from webpte_export.tasks.grid_models import settle_pixels  # noqa: E402
@@ -100,6 +102,27 @@ def test_an_encoder_decoder_becomes_a_translator(tmp_path: Path) -> None:
     wanted = " ".join(f"w{token}" for token in case.tokens[1:] if token != 1)
     assert wait(translate()) == [{"translation_text": wanted}]
     with pytest.raises(ExportError, match=r"no preprocessor_config\.json"):
+        export_task(source, out, "automatic-speech-recognition")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_letters_are_heard(tmp_path: Path) -> None:
+    source, out = tmp_path / "model", tmp_path / "out"
+    source.mkdir()
+    torch.manual_seed(5)
+    task_models.speller(source)
+    report = export_task(source, out, "automatic-speech-recognition", max_length=1)
+    assert report.passed, report.text()
+    with np.load(SPELLED_TEXTS) as kept:
+        wanted = [str(kept[f"text{number}"]) for number in range(len(HEARD_LETTERS))]
+
+    async def hear() -> object:
+        async with await webpte.tasks.open(out, device="numpy") as task:
+            return [(await task(sound(seconds)))["text"] for seconds in HEARD_LETTERS]
+
+    assert wait(hear()) == wanted
+    (source / "vocab.json").unlink()
+    with pytest.raises(ExportError, match=r"no vocab\.json"):
         export_task(source, out, "automatic-speech-recognition")
 
 

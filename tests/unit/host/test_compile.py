@@ -74,6 +74,10 @@ def test_a_program_of_named_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("digits.pte", "", ("numbers", "numbers")),
         ("shapes", "", ("picture", "scores")),
         ("digits", "none", None),
+        ("words", "", ("sentences", "vectors")),
+        ("words", "feature-extraction", ("sentences", "vectors")),
+        ("words", "none", None),
+        ("vectors", "feature-extraction", ("sentences", "vectors")),
     ],
 )
 def test_the_task_of_a_model(
@@ -86,7 +90,8 @@ def test_the_task_of_a_model(
     monkeypatch.setattr(environment, "inside", lambda: True)
     monkeypatch.setattr(esbuild, "minified", lambda text, _display: text)
     monkeypatch.setattr(command, "text_libraries", lambda _display: {"jinja.js": b""})
-    sources = {"digits.pte": SAMPLES / "digits.pte", "shapes": models_folder() / "shapes"}
+    sources = {"digits.pte": SAMPLES / "digits.pte"}
+    sources |= {name: models_folder() / name for name in ("shapes", "vectors")}
     out = tmp_path / "out"
     command.main([str(sources.get(model, model)), str(out), *(["--task", named] if named else [])])
     task = json.loads((out / "program.json").read_text("utf-8")).get("task")
@@ -95,7 +100,7 @@ def test_the_task_of_a_model(
 
 
 def test_the_demo_is_short(tmp_path: Path) -> None:
-    page = runtime_files([], task=True)["index.html"]
+    page = runtime_files([], task="drawing")["index.html"]
     assert page.count("\n") < 200
     assert "<pte-model" in page
 

@@ -97,6 +97,15 @@ export async function fetched(url, as, signal) {
     return response[as]();
 }
 
+// The modules of tasks, by the kind of their input.
+const TASKS = {
+    __proto__: null,
+    text: () => import("./webpte-text.js"),
+    sentences: () => import("./webpte-sentences.js"),
+    speech: () => import("./webpte-speech.js"),
+    other: () => import("./webpte-task.js"),
+};
+
 const ORIGINAL = /\.p(te|td)$/;
 
 // The files of a compiled program, fetched once; `originals` is the folder of those that were there before.
@@ -282,14 +291,16 @@ class Program {
 
     // Writes the text that follows a text, or an answer to messages [{ role, content }], piece by piece: text.js.
     async *write(given, options) {
-        yield* (await this.#opened()).write(given, options);
+        const task = await this.#opened();
+        if (!task.write) throw new InputError(`${this.name} writes no texts`);
+        yield* task.write(given, options);
     }
 
     // Does the program's task: returns a list of results, which are plain data. task/results.js has their kinds.
     //
-    // given    a picture, a sound, a text, or inputs, as the task takes them
+    // given    a picture, a sound, a text, a list of texts, or inputs, as the task takes them
     // options  topK: the number of scores; threshold: of boxes; of texts those of `write`, and onText, which gets the text
-    //          each time that it has grown
+    //          each time that it has grown; of vectors those of sentences.js
     async answer(given, options) {
         return (await this.#opened()).answer(given, options);
     }
@@ -298,7 +309,7 @@ class Program {
     async #opened() {
         const { task } = this.#table;
         if (!task) throw new InputError(`${this.name} was compiled without a task: run its methods`);
-        const { openTask } = await (task.input?.kind === "text" ? import("./webpte-text.js") : import("./webpte-task.js"));
+        const { openTask } = await (TASKS[task.input?.kind] ?? TASKS.other)();
         return this.#task ??= openTask(this, this.#table, this.#base);
     }
 

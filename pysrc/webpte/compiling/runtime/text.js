@@ -2,61 +2,27 @@
 //
 // The libraries are the modules of @huggingface/tokenizers and @huggingface/jinja.
 
-import { FormatError, InputError, SourceError } from "./errors.js";
-import { fetched } from "./program.js";
-import openTokenizer from "../../llm/text/tokenizers.js";
+import { InputError } from "./errors.js";
+import { checkFiles, kept, libraryAt, openTokenizer } from "./tokenizer.js";
 
 const UNFINISHED = "\uFFFD"; // of a letter whose last bytes are still to come
-
-async function libraryAt(url) {
-    try {
-        return await import(url.href);
-    } catch (error) {
-        throw new SourceError(`${url} is no library for texts: compile with serve.py, which adds it (${error.message})`, { cause: error });
-    }
-}
 
 const templateOf = ({ chat_template: found }) => (Array.isArray(found) ? found.find(({ name }) => name === "default")?.template : found);
 
 // Opens the tokenizer of a program's folder. `files`: { tokenizer, config }; `libraries`: { tokenizers, jinja }.
 async function openText(base, files, libraries = {}) {
-    const at = (name) => new URL(name, base);
-    const [library, text, configText] = await Promise.all([
-        libraries.tokenizers ?? libraryAt(at("tokenizers.js")), fetched(at(files.tokenizer), "text"),
-        files.config ? fetched(at(files.config), "text") : "{}",
-    ]);
-    let tokenizer;
-    let config;
-    try {
-        config = JSON.parse(configText);
-        tokenizer = openTokenizer(library, text, configText);
-    } catch (error) {
-        throw new SourceError(`${files.tokenizer} is not a tokenizer: ${error.message}`, { cause: error });
-    }
+    const { tokenizer, config } = await openTokenizer(base, files, libraries.tokenizers);
     const source = templateOf(config);
-    const { Template } = source ? libraries.jinja ?? await libraryAt(at("jinja.js")) : {};
+    const { Template } = source ? libraries.jinja ?? await libraryAt(new URL("jinja.js", base)) : {};
     const special = Object.fromEntries(Object.entries(config).filter(([name]) => name.endsWith("_token"))
         .map(([name, token]) => [name, token?.content ?? token]));
     return new Texts(tokenizer, source ? new Template(source) : null, special);
 }
 
-const isFile = (name) => typeof name === "string" && /^[\w-][\w.-]*$/.test(name);
-
 // Returns the task of a language model that takes and returns texts.
 export function openTask(program, { task: { input } }, base) {
-    if (!isFile(input.tokenizer) || !(input.config === null || isFile(input.config))) {
-        throw new FormatError("the task of the compiled program is wrong: its texts have no tokenizer");
-    }
-    let opening = null;
-    const opened = async (libraries) => {
-        opening ??= openText(base, input, libraries);
-        try {
-            return await opening;
-        } catch (error) {
-            opening = null;
-            throw error;
-        }
-    };
+    checkFiles(input);
+    const opened = kept((libraries) => openText(base, input, libraries));
     // Options are those of `generate`, and `libraries`: { tokenizers, jinja }, modules in place of those in the folder.
     async function* write(given, { libraries, onText: _, ...options } = {}) {
         const texts = await opened(libraries);

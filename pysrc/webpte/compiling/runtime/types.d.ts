@@ -68,6 +68,9 @@ export interface WriteOptions extends GenerateOptions {
 }
 
 export interface AnswerOptions extends WriteOptions {
+  /** Of vectors of texts. */
+  pooling?: "mean" | "cls";
+  normalize?: boolean;
   topK?: number;
   threshold?: number;
   onText?(text: string): void;
@@ -87,6 +90,7 @@ export type Result = { title?: string } & (
     }
   | { kind: "boxes"; width: number; height: number; boxes: { label: string; score: number; box: Box }[] }
   | { kind: "text"; text: string }
+  | { kind: "similarities"; texts: string[]; vectors: Float32Array[]; similarities: number[][] }
   | { kind: "curve"; dtype?: DType; shape?: number[]; values: Float32Array }
   | { kind: "numbers"; dtype: DType; shape: number[]; values: TypedArray | number[] }
 );
@@ -96,7 +100,7 @@ export interface Task {
   title?: string;
   about?: string;
   method?: string;
-  input: { kind: "drawing" | "picture" | "sound" | "text" | "numbers" };
+  input: { kind: "drawing" | "picture" | "sound" | "speech" | "text" | "sentences" | "numbers" };
   outputs: { kind: string; title?: string; labels?: string[] }[];
 }
 

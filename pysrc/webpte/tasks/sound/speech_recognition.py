@@ -21,7 +21,8 @@ from webpte.tasks.files import (
 )
 from webpte.tasks.sound.listening import BlockReader, hear_phrases
 from webpte.tasks.sound.samples import BlockResampler, samples_of
-from webpte.tasks.sound.speech import LogMel, Moonshine, Whisper
+from webpte.tasks.sound.speech import Ctc, LogMel, Moonshine, Whisper
+from webpte.tasks.sound.speech.ctc import hears_letters
 from webpte.tasks.sound.speech.phrases import (
     LoudnessStream,
     PhraseFinder,
@@ -36,7 +37,7 @@ from webpte.tasks.task import Task, task
 
 @task("automatic-speech-recognition", view="speech")
 class SpeechRecognition(Task):
-    """Turns sounds into text, by Whisper or Moonshine.
+    """Turns sounds into text, by Whisper, Moonshine or wav2vec 2.0.
 
     await task(samples)                                # {"text": ...}
     await task(samples, return_timestamps=True)        # also "chunks", with their times
@@ -53,6 +54,11 @@ class SpeechRecognition(Task):
         self.tokenizer: Tokenizer = files.tokenizer
         self._model = _model_of(files, self.tokenizer)
         self._turn = asyncio.Lock()  # a window at a time changes the program's state
+
+    def compiled(self) -> dict[str, Any]:
+        if not isinstance(self._model, Ctc):
+            return super().compiled()
+        return {"name": self.name, **self._model.compiled()}
 
     @property
     def rate(self) -> int:
@@ -201,9 +207,11 @@ class SpeechRecognition(Task):
         return voice.stream()
 
 
-def _model_of(files: ModelFiles, tokenizer: Tokenizer) -> Whisper | Moonshine:
-    """Return the model that the files describe, by how sounds are prepared."""
+def _model_of(files: ModelFiles, tokenizer: Tokenizer) -> Whisper | Moonshine | Ctc:
+    """Return the model that the files describe, by its methods and how sounds are prepared."""
     settings = files.table(PREPROCESSOR)
+    if hears_letters(files.program.methods):
+        return Ctc(files.program, settings, tokenizer)
     if settings.content.get("feature_extractor_type") == "Wav2Vec2FeatureExtractor":
         return Moonshine(files.program, settings)
     known = GENERATION in files.settings

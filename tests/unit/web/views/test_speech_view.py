@@ -18,7 +18,7 @@ from page.app import App
 from page.browser import Source
 from page.core.engine import PageEngine
 from page.views.speech.model import hears, speaks
-from support.harness.sounds import voices_folder
+from support.harness.sounds import HEARD_LETTERS, SPELLED_TEXTS, letters_folder, voices_folder
 from support.harness.virtual_time import run_virtually
 from support.llm.small_seq2seq import RATE, program_of, sound, write_files
 from support.page.fake_page import FakeBrowser, File
@@ -164,6 +164,18 @@ def test_a_text_is_spoken() -> None:
     drive_with(script)
 
 
+def test_letters_are_transcribed() -> None:
+    async def script(app: App, browser: SpeechBrowser) -> None:
+        await opened(app, browser, letters_folder())
+        file = File("said.wav", sound(HEARD_LETTERS[1]).tobytes())
+        await app.receive({"act": "speech:file", "files": [file]})
+        with np.load(SPELLED_TEXTS) as kept:
+            wanted = str(kept["text1"])
+        assert [one.partition(" s ")[2] for one in lines(browser)] == [wanted]
+
+    drive_with(script)
+
+
 def test_which_programs_hear_and_speak() -> None:
     async def script() -> None:
         async with await webpte.load(program_of("whisper"), device="numpy") as program:
@@ -171,6 +183,10 @@ def test_which_programs_hear_and_speak() -> None:
             assert not speaks(program.methods)
         async with await webpte.load(program_of("t5"), device="numpy") as program:
             assert not hears(program.methods)
+        letters = letters_folder() / "model.pte"
+        async with await webpte.load(letters, device="numpy") as program:
+            assert hears(program.methods)
+            assert not speaks(program.methods)
 
     run_virtually(script())
 

@@ -9,6 +9,7 @@ from page.core.session import Session
 from page.core.task_files import bind_task
 from webpte import MethodInfo
 from webpte.engine.call.info import TensorInfo
+from webpte.tasks.sound.speech.ctc import hears_letters
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.sound.text_to_speech import TextToSpeech
 from webpte.tasks.task import Task
@@ -17,7 +18,9 @@ Methods = Mapping[str, MethodInfo]
 
 
 def hears(methods: Methods) -> bool:
-    """Tell whether a program turns sounds into tokens: features or samples, then a decoder."""
+    """Tell whether a program turns sounds into text: an encoder and a decoder, or letters."""
+    if hears_letters(methods):
+        return True
     decodes = any("decode" in name for name, info in methods.items() if not info.is_constant)
     first = next((name for name in ("mel", "encoder", "encode") if name in methods), "")
     return decodes and _first(methods, first) in ((3, "float"), (2, "float"), (1, "float"))

@@ -1,9 +1,10 @@
 // The task of a compiled program: inputs as a page has them, prepared for the program, and its outputs as results.
 
-import { FormatError, InputError } from "../errors.js";
+import { checking, demand, methodOf } from "./checks.js";
 import { pixelsOf, prepared } from "./pictures.js";
 import { heard, isResult, painted, resultsOf } from "./results.js";
 import { framesOf, samplesOf } from "./sounds.js";
+import { typed } from "./typed.js";
 
 export { colourOf } from "./results.js";
 export { pixelsOf } from "./pictures.js";
@@ -11,34 +12,30 @@ export { pixelsOf } from "./pictures.js";
 const INPUTS = ["drawing", "picture", "sound", "numbers"];
 const KNOWN_FILTERS = [0, 1, 2, 3, 4, 5];
 
-function need(holds, what) {
-    if (!holds) throw new FormatError(`the task of the compiled program is wrong: ${what}`);
-}
-
 const side = (value) => Number.isInteger(value) && value > 0 && value <= 1 << 14;
 const perChannel = (list) => Array.isArray(list) && [1, 3].includes(list.length) && list.every(Number.isFinite);
 
 // Checks the task of a description, whose methods were checked.
-function checkTask({ method, input, outputs }, methods) {
-    const found = Object.hasOwn(methods, method) ? methods[method] : null;
-    need(found?.plans, `there is no method ${method}`);
-    need(INPUTS.includes(input?.kind), "its input is of an unknown kind");
-    need(input.kind === "numbers" || (found.inputs.length === 1 && found.inputs[0].dtype?.startsWith("float")), "its method takes something else");
+function checkTask(task, methods) {
+    const { input, outputs } = task;
+    const found = methodOf(task, methods);
+    demand(INPUTS.includes(input?.kind), "its input is of an unknown kind");
+    demand(input.kind === "numbers" || (found.inputs.length === 1 && found.inputs[0].dtype?.startsWith("float")), "its method takes something else");
     if (input.kind === "picture" || input.kind === "drawing") {
         const { rule, layout } = input;
-        need(["", "stretch", "shorter", "longer", "fit"].includes(rule?.scaled) && KNOWN_FILTERS.includes(rule.resample), "its pictures are prepared in an unknown way");
-        need(!rule.scaled || (rule.size.every(side) && rule.size.length === 2), "its pictures have no size");
-        need(rule.part === null || (rule.part.every(side) && rule.part.length === 2), "its pictures have no part");
-        need(side(rule.multiple) && Number.isFinite(rule.scale) && perChannel(rule.mean) && perChannel(rule.std) && !rule.std.includes(0), "its pictures have no colours");
-        need(typeof layout === "string" && /^[NCHW]+$/.test(layout) && side(input.channels), "its pictures have no layout");
-        need(found.plans.every(({ shapes }) => shapes[0].length === layout.length), "its pictures have another layout");
+        demand(["", "stretch", "shorter", "longer", "fit"].includes(rule?.scaled) && KNOWN_FILTERS.includes(rule.resample), "its pictures are prepared in an unknown way");
+        demand(!rule.scaled || (rule.size.every(side) && rule.size.length === 2), "its pictures have no size");
+        demand(rule.part === null || (rule.part.every(side) && rule.part.length === 2), "its pictures have no part");
+        demand(side(rule.multiple) && Number.isFinite(rule.scale) && perChannel(rule.mean) && perChannel(rule.std) && !rule.std.includes(0), "its pictures have no colours");
+        demand(typeof layout === "string" && /^[NCHW]+$/.test(layout) && side(input.channels), "its pictures have no layout");
+        demand(found.plans.every(({ shapes }) => shapes[0].length === layout.length), "its pictures have another layout");
     }
     if (input.kind === "sound") {
-        need([input.rate, input.hop].every((one) => Number.isInteger(one) && one > 0), "its sounds have no rate");
-        need(found.plans.every(({ shapes: [shape] }) => shape.length === 2 && shape[1] >= input.hop), "its sounds have no frames");
+        demand([input.rate, input.hop].every((one) => Number.isInteger(one) && one > 0), "its sounds have no rate");
+        demand(found.plans.every(({ shapes: [shape] }) => shape.length === 2 && shape[1] >= input.hop), "its sounds have no frames");
     }
-    need(Array.isArray(outputs) && outputs.length > 0, "it has no results");
-    for (const one of outputs) need(isResult(one, found.outputs.length), `a result is ${one.kind}, of other outputs, or of other labels`);
+    demand(Array.isArray(outputs) && outputs.length > 0, "it has no results");
+    for (const one of outputs) demand(isResult(one, found.outputs.length), `a result is ${one.kind}, of other outputs, or of other labels`);
 }
 
 // Returns planes (3, height, width) in the layout of an input.
@@ -72,12 +69,7 @@ function extended({ width, height, data }, [rows, columns]) {
 
 // Returns the task of a program with this description.
 export function openTask(program, { task, methods }) {
-    try {
-        checkTask(task, methods);
-    } catch (error) {
-        if (error instanceof FormatError) throw error;
-        throw new FormatError(`the task of the compiled program is wrong: ${error.message}`, { cause: error });
-    }
+    checking(() => checkTask(task, methods));
     return new Task(task, methods[task.method], (inputs) => program.run(task.method, inputs));
 }
 
@@ -90,10 +82,6 @@ class Task {
         this.#described = described;
         this.#method = method;
         this.#run = run;
-    }
-
-    async *write() {
-        throw new InputError("the program writes no texts");
     }
 
     // Returns the results for an input.
@@ -137,10 +125,8 @@ class Task {
     }
 
     // Returns an input in the dtype of the method.
-    #typed({ data, shape }) {
-        const { dtype } = this.#method.inputs[0];
-        if (dtype === "float16" && globalThis.Float16Array) return { data: globalThis.Float16Array.from(data), shape };
-        return { data: dtype === "float64" ? Float64Array.from(data) : data, shape };
+    #typed(given) {
+        return typed(given, this.#method.inputs[0].dtype);
     }
 
     // Runs a program that takes pictures at their own size: in the smallest compiled size that holds the picture, which is

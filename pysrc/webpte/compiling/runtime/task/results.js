@@ -6,32 +6,12 @@
 //     boxes    { width, height, boxes: [{ label, score, box: { xmin, ymin, xmax, ymax } }] }
 //     text     { text }
 //     curve    { values }
+//     similarities   { texts, vectors, similarities }, of ../sentences.js
 //     numbers  { dtype, shape, values }: outputs of no known meaning
 
-import { InputError } from "../errors.js";
+import { checkFinite } from "./checks.js";
 import { interpolate, placeOf, scaledSize } from "./resample.js";
-
-const NEAR_ONE = 1e-3;
-const TOP = 5;
-
-const largest = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
-
-function softmax(row) {
-    const most = largest(row);
-    const raised = Array.from(row, (value) => Math.exp(value - most));
-    const total = raised.reduce((a, b) => a + b, 0);
-    return raised.map((value) => value / total);
-}
-
-const sigmoid = (value) => 1 / (1 + Math.exp(-value));
-
-// Probabilities stay as they are; other numbers get them by softmax.
-function likely(row) {
-    const all = Array.from(row);
-    return all.every((value) => value >= 0 && value <= 1) ? all : softmax(row);
-}
-
-const FUNCTIONS = { softmax, sigmoid: (row) => Array.from(row, sigmoid), none: (row) => Array.from(row), auto: likely };
+import { FUNCTIONS, largest, scores, sigmoid } from "./scores.js";
 
 // A colour for each label, apart from its neighbours'.
 export function colourOf(label) {
@@ -43,12 +23,6 @@ export function colourOf(label) {
 const css = (colour) => `rgb(${colour.join(" ")})`;
 
 // ---- by the kind of an output in the description: makes a result of the tensors it takes
-
-function scores({ labels, function: named = "auto" }, [{ data, shape }], { topK = TOP }) {
-    const count = shape.at(-1);
-    const found = FUNCTIONS[named](data.subarray(0, count)).map((score, i) => ({ label: labels[i] ?? `LABEL_${i}`, score }));
-    return { kind: "scores", scores: found.sort((a, b) => b.score - a.score).slice(0, topK ?? undefined) };
-}
 
 // The best label of each frame of a sound; `at` is the second at which a run of frames with the same label begins.
 export function heard(described, parts, { count, seconds }) {
@@ -195,9 +169,7 @@ const RESULTS = { scores, labels, depth, cutout, picture: painted, queries, deco
 
 // Returns the results of a call, by the description's outputs.
 export function resultsOf(described, outputs, context) {
-    for (const { data, dtype } of outputs) {
-        if (dtype?.includes("float") && data.some((value) => !Number.isFinite(value))) throw new InputError("the program returned NaN or infinities");
-    }
+    checkFinite(outputs);
     return described.map((one) => {
         const made = RESULTS[one.kind](one, one.outputs.map((at) => outputs[at]), context);
         return one.title ? { title: one.title, ...made } : made;

@@ -156,6 +156,22 @@ function textInput(_, give) {
     return make("div", { className: "files" }, field, button("Send", send));
 }
 
+// A text in each line.
+function sentencesInput({ examples = [] }, give) {
+    const lines = [...examples, ...SENTENCES.slice(examples.length)];
+    const field = make("textarea", { rows: 7, value: lines.join("\n"), ariaLabel: "Texts, one in each line" });
+    const send = () => {
+        const given = field.value.split("\n").map((line) => line.trim()).filter(Boolean);
+        if (given.length) give(given);
+    };
+    return make("div", { className: "files" }, field, button("Run", send));
+}
+
+const SENTENCES = [
+    "animals that live with people", "A cat sleeps on the sofa.", "Our shop is open from nine to five.",
+    "Two dogs are playing in the garden.", "Wolves hunt in packs.",
+];
+
 // Numbers of each input, which start as zeros.
 function numbersInput(_, give, { inputs }) {
     const run = () => give(inputs.map(({ dtype, shape }) => {
@@ -171,7 +187,7 @@ const ARRAYS = {
     int8: Int8Array, int16: Int16Array, int32: Int32Array, uint8: Uint8Array, bool: Uint8Array,
 };
 
-const INPUTS = { drawing: drawingPad, picture: pictureInput, sound: soundInput, text: textInput, numbers: numbersInput };
+const INPUTS = { drawing: drawingPad, picture: pictureInput, sound: soundInput, speech: soundInput, text: textInput, sentences: sentencesInput, numbers: numbersInput };
 
 // Returns an element for a task's input. `give(value)` gets each value, and may return a promise, which is awaited before
 // the next picture of a camera.

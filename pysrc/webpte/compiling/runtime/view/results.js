@@ -18,19 +18,27 @@ function shape(name, attributes, ...children) {
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
+// A row of a list, with a bar as long as its score is high. `number` is the score as a text.
+function row({ at, label, score }, number) {
+    const inside = make("span");
+    inside.style.width = `${100 * Math.min(Math.max(score, 0), 1)}%`;
+    return make("li", {},
+        ...(at === undefined ? [] : [make("code", { textContent: `${at.toFixed(2)} s` })]),
+        make("span", { className: "label-name", textContent: label }),
+        make("span", { className: "number", textContent: number }), make("span", { className: "bar" }, inside));
+}
+
 function scores({ scores: rows }) {
-    const list = make("ol", { className: "largest answered" });
-    for (const { at, label, score } of rows) {
-        const bar = make("span", { className: "bar" });
-        const inside = make("span");
-        inside.style.width = `${100 * Math.min(Math.max(score, 0), 1)}%`;
-        bar.append(inside);
-        list.append(make("li", {},
-            ...(at === undefined ? [] : [make("code", { textContent: `${at.toFixed(2)} s` })]),
-            make("span", { className: "label-name", textContent: label }),
-            make("span", { className: "number", textContent: score >= 0 && score <= 1 ? percent(score) : score.toPrecision(5) }), bar));
-    }
-    return list;
+    const number = (score) => (score >= 0 && score <= 1 ? percent(score) : score.toPrecision(5));
+    return make("ol", { className: "largest answered" }, ...rows.map((one) => row(one, number(one.score))));
+}
+
+// The other texts, the most similar to the first text at the top.
+function similarities({ texts: [first, ...others], similarities: [[, ...found]] }) {
+    const rows = others.map((label, i) => ({ label, score: found[i] })).sort((a, b) => b.score - a.score);
+    return make("div", { className: "results" }, make("p", { className: "said", textContent: first }),
+        make("ol", { className: "largest" }, ...rows.map((one) => row(one, one.score.toFixed(2)))),
+        make("p", { className: "note", textContent: "1: as near as the same text, 0: unrelated." }));
 }
 
 export function canvasOf({ width, height, data }) {
@@ -85,7 +93,7 @@ function numbers({ dtype, shape: dims, values }) {
     return make("p", { className: "said", textContent: `${dtype} [${dims.join(", ")}]: ${shown.join(", ")}${more}` });
 }
 
-const DRAWN = { scores, picture, boxes, text, curve, numbers };
+const DRAWN = { scores, picture, boxes, text, curve, similarities, numbers };
 
 // Returns an element that shows results. `input` makes an element with the input, for results that are drawn over it.
 export function drawResults(results, { input } = {}) {

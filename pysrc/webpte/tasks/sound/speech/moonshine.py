@@ -13,13 +13,12 @@ from webpte.llm.generation import GenerationOptions
 from webpte.llm.seq2seq import Seq2Seq
 from webpte.program import Program
 from webpte.tasks.sound.speech.whisper import SpokenSegment
+from webpte.tasks.sound.speech.windows import check_one_language, windows_of
 
 # Samples per frame, additional samples of the first frame, and the least number of frames: shorter
 # sounds are padded with silence.
 _FRAME_SAMPLES, _FIRST_SAMPLES, _LEAST_FRAMES = 384, 511, 4
 _TOKENS_A_SECOND = 6.5  # above this rate a model repeats itself
-_SEARCHED = 5  # seconds at the end of a window, where a long sound is cut at its quietest place
-_FRAME = 0.02  # seconds per measurement of loudness
 
 
 class Moonshine:
@@ -58,17 +57,9 @@ class Moonshine:
         `max_new_tokens` is for a window; by default 6.5 a second. Other options go to
         `Generator.generate`.
         """
-        if language is not None or task != "transcribe":
-            raise InputError(
-                f"{self._model.program.name} transcribes one language alone: give neither a "
-                "language nor a task"
-            )
+        check_one_language(self._model.program.name, language, task)
         sound = np.asarray(samples, np.float32).reshape(-1)
-        if sound.size and not np.isfinite(sound).all():
-            raise InputError("a sound has samples that are infinite or not a number")
-        start = 0
-        while start < len(sound):
-            end = self._end(sound, start)
+        for start, end in windows_of(sound, self.window_samples, self.rate):
             part = sound[start:end]
             missing = _whole(len(part)) - len(part)
             answer = self._model.generate(
@@ -78,26 +69,12 @@ class Moonshine:
             )
             tokens = tuple([token async for token in answer])
             yield SpokenSegment(start / self.rate, end / self.rate, tokens, tokens)
-            start = end
 
     def _most_tokens(self, count: int) -> int:
         """Return the most tokens for a sound of this many samples."""
         most = max(1, int(count / self.rate * _TOKENS_A_SECOND) + 1)
         context = self._model.max_context
         return most if context is None else min(most, context - len(self._model.start))
-
-    def _end(self, sound: np.ndarray, start: int) -> int:
-        """Return the end of the window from `start`: the middle of its quietest frame."""
-        latest = start + self.window_samples
-        if latest >= len(sound):
-            return len(sound)
-        frame = max(1, int(_FRAME * self.rate))
-        searched = min(int(_SEARCHED * self.rate), self.window_samples // 2) // frame * frame
-        if not searched:
-            return latest
-        frames = sound[latest - searched : latest].astype(np.float64).reshape(-1, frame)
-        quietest = int(np.square(frames).mean(axis=1).argmin())
-        return latest - searched + quietest * frame + frame // 2
 
 
 def _whole(count: int) -> int:

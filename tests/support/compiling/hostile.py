@@ -1,0 +1,79 @@
+"""Descriptions of tasks that are wrong, or changed anywhere: only typed errors follow."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from support.compiling.node import run
+
+_CHANGES = """
+const { check } = await import("./description.mjs");
+const { openTask } = await import(`./${given.module}.mjs`);
+let seed = 7;
+const random = (below) => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed % below; };
+const strange = [null, -1, 0, 1.5, 1e300, 2 ** 32, "", "x", "__proto__", [], {}, [[]], true, NaN];
+const places = (value, path = []) => [path, ...(value && typeof value === "object"
+    ? Object.keys(value).flatMap((key) => places(value[key], [...path, key])) : [])];
+const found = {};
+for (let round = 0; round < 3000; round++) {
+    const table = structuredClone(given.table);
+    const all = places(table);
+    const path = all[1 + random(all.length - 1)];
+    const owner = path.slice(0, -1).reduce((value, key) => value[key], table);
+    const last = path.at(-1);
+    if (random(5)) owner[last] = strange[random(strange.length)];
+    else if (Array.isArray(owner)) owner.splice(last, 1);
+    else delete owner[last];
+    let said = "taken";
+    try {
+        check(table);
+        if (table.task) openTask({}, table);
+    } catch (error) { said = error.name; }
+    found[said] = (found[said] ?? 0) + 1;
+}
+return found;
+"""
+
+
+def check_changes(modules: Path, module: str, table: dict[str, Any]) -> None:
+    """Change a value of a description, 3000 times: it is taken, or a FormatError.
+
+    modules   the folder of `modules_in`
+    module    the module that opens the task of the description
+    """
+    found = run(modules, _CHANGES, {"module": module, "table": table})
+    assert set(found) <= {"taken", "FormatError"}, found
+    assert found["FormatError"] > 1000
+
+
+_OPEN = """
+const { openTask } = await import(`./${given.module}.mjs`);
+return given.tables.map((table) => {
+    try { openTask({}, table); } catch (error) { return `${error.name}: ${error.message}`; }
+    return "taken";
+});
+"""
+
+
+def check_refused(
+    modules: Path,
+    module: str,
+    table: dict[str, Any],
+    broken: Mapping[str, Callable[[dict[str, Any]], Any]],
+) -> None:
+    """Check that a description's task is taken, and refused after each change of `broken`."""
+    tables = [table]
+    for edit in broken.values():
+        tables.append(copy.deepcopy(table))
+        edit(tables[-1]["task"])
+    taken, *refused = run(modules, _OPEN, {"module": module, "tables": tables})
+    assert taken == "taken"
+    wrong = {
+        name: said
+        for name, said in zip(broken, refused, strict=True)
+        if not said.startswith("FormatError: the task of the compiled program is wrong: ")
+    }
+    assert wrong == {}
