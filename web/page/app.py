@@ -39,6 +39,7 @@ from page.sections.outputs.controller import OutputController
 from page.sections.run.controller import RunController
 from page.sections.share.controller import ShareController
 from page.sections.tune.controller import TuneController
+from page.shared.html.markup import Html
 from page.shared.inputs.match_inputs import is_input_file, is_media_file
 from page.shared.persistence.manifests import read_dropped
 from page.views import FoundViews, find_views
@@ -144,6 +145,8 @@ class App:
             # Files can be inspected meanwhile; the answer is shown when it comes.
             state.browser.show(html={"gpu": waiting_banner()}, state="ready")
             self._tell_ready()
+        pill: Html | str = ""  # nothing without an adapter
+        banner: Html | str
         try:
             found = await asking
             if isinstance(found, DeviceInfo):
@@ -151,7 +154,7 @@ class App:
                 pill, banner = adapter_pill(found), problem_banner(found)
             else:
                 state.device = "numpy"
-                pill, banner = "", no_gpu_banner(found, runs_on_numpy=True)
+                banner = no_gpu_banner(found, runs_on_numpy=True)
         finally:
             state.adapter_known.set()  # in any case: openings wait for it
         state.browser.show(html={"adapter": pill, "gpu": banner}, state="ready")
