@@ -293,7 +293,7 @@ def test_the_palette_tells_where_one_is(page: Page) -> None:
 
 @pytest.mark.thorough
 def test_what_the_palette_finds(page: Page) -> None:
-    rows = ["Run on NumPy (CPU)", "Go to Run", "Run", "Go to Graph", "Check against NumPy"]
+    rows = ["Run on NumPy (CPU)", "Go to Run", "Run", "Go to Graph", "Compare with NumPy"]
     find = """async ([query, rows]) => (await import("/scripts/palette.js"))
         .search(query, rows.map((title) => ({ title }))).map(({ command }) => command.title)"""
 
@@ -302,7 +302,7 @@ def test_what_the_palette_finds(page: Page) -> None:
 
     assert found("") == rows
     assert found("gtg") == ["Go to Graph"]
-    assert found("numpy")[0] in ("Run on NumPy (CPU)", "Check against NumPy")
+    assert found("numpy")[0] in ("Run on NumPy (CPU)", "Compare with NumPy")
     assert set(found("RUN")[:2]) == {"Run", "Run on NumPy (CPU)"}
     assert found("nur") == []  # the letters in another order
 

@@ -117,7 +117,7 @@ def test_on_a_phone_nothing_is_far_apart_and_nothing_touches(page: Page) -> None
     page.set_viewport_size({"width": 390, "height": 844})
     open_card(page, "notes")
     expect(page.locator("#outputs .outputs")).to_be_visible()
-    page.get_by_role("button", name="Check the example").click()
+    page.get_by_role("button", name="Built-in test").click()
     expect(page.locator("#run-check .notice")).to_contain_text("Matches the reference")
     order = ("#inputs > .card", "#outputs .outputs", "#run-check button", "#run-check .notice")
     boxes = [box_of(page, one) for one in order]
@@ -139,7 +139,7 @@ def test_no_button_is_below_the_run_bar(page: Page) -> None:
     page.set_viewport_size(SIZES[1])
     open_sample(page)
     run(page)
-    for name in ("Check against NumPy", "Time the kernels", "Benchmark"):
+    for name in ("Compare with NumPy", "Time the kernels", "Benchmark"):
         button = page.get_by_role("button", name=name)
         button.scroll_into_view_if_needed()
         assert not button.evaluate(IS_COVERED), name

@@ -102,7 +102,7 @@ def test_an_image_in_and_an_image_out(page: Page) -> None:
     run(page)
     expect(page.locator("#outputs figcaption").first).to_contain_text("40 × 48 pixels")
     assert downloaded(page).shape == (1, 3, 48, 40)
-    page.get_by_role("button", name="Check against NumPy").click()
+    page.get_by_role("button", name="Compare with NumPy").click()
     expect(page.locator("#output-0-compare")).to_contain_text("Matches NumPy")
 
 
@@ -133,7 +133,7 @@ def test_a_download_goes_in_again(page: Page) -> None:
 def test_outputs_against_numpy_and_against_a_file(page: Page) -> None:
     open_sample(page, "add.pte")
     run(page)
-    page.get_by_role("button", name="Check against NumPy").click()
+    page.get_by_role("button", name="Compare with NumPy").click()
     verdict = page.locator("#output-0-compare")
     expect(verdict).to_contain_text("Matches NumPy")
     wrong = payload("wrong.npy", npy(downloaded(page) + 1))
@@ -280,7 +280,7 @@ def test_the_main_thread_stays_free(page: Page) -> None:
         for name in ("sigmoid.pte", "add.pte"):
             open_sample(page, name)
             benchmark(page, 50)
-        page.get_by_role("button", name="Check against NumPy").click()
+        page.get_by_role("button", name="Compare with NumPy").click()
         expect(page.locator("#output-0-compare")).to_contain_text("Matches")
         long = [task for task in page.evaluate("longTasks") if task >= LONG_TASK_MS]
         if not long:
@@ -349,5 +349,5 @@ def test_a_lost_gpu_is_replaced(page: Page) -> None:
     run(page)
     assert worker.evaluate("() => devices.length") == 2
     expect(page.locator("#error")).to_have_text("")
-    page.get_by_role("button", name="Check against NumPy").click()
+    page.get_by_role("button", name="Compare with NumPy").click()
     expect(status(page)).to_contain_text("All outputs match NumPy")

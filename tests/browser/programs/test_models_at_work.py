@@ -171,7 +171,7 @@ def test_a_pdf_is_searched_kept_and_asked(page: Page) -> None:
     expect(status(page)).to_contain_text("loaded in")
     expect(view.locator("#documents-list")).to_contain_text("manual.pdf")
     view.get_by_label("Question").fill("It will rain later.")
-    view.get_by_label("Cite after every statement").check()
+    view.get_by_label("Cite every sentence").check()
     view.get_by_label("answered by").select_option("stories")
     view.get_by_role("button", name="Ask").click()
     cited = view.locator(".documents-cited button").first

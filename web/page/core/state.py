@@ -198,7 +198,7 @@ class AppState:
                 return
         session.losses += 1
         if await self._rebuilt(session) and redo is not None and session is self.session:
-            self.tell("The GPU was lost and the program is rebuilt: going on", "busy")
+            self.tell("GPU reset. Continuing", "busy")
             await self.do(session, redo(), doing, can_stop, at_once, redo)
 
     async def _rebuilt(self, session: Session) -> bool:

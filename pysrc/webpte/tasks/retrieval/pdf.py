@@ -44,9 +44,7 @@ async def read_pdf(data: bytes, name: str) -> list[str]:
         raise _broken(name, f"page {len(found) + 1}", error) from error
     if not any(page.strip() for page in found):
         pages = "its page" if len(found) == 1 else f"its {len(found)} pages"
-        raise DocumentError(
-            f"{name} has no text in {pages}: pictures of text need to be recognized first (OCR)"
-        )
+        raise DocumentError(f"{name} has no text in {pages}. It looks scanned: run OCR first")
     return found
 
 

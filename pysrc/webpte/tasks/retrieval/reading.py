@@ -58,7 +58,7 @@ def _decoded(data: bytes, name: str) -> str:
         text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentError(
-            f"{name} is not a text in UTF-8 (byte {error.start}), nor a PDF: save it as one of them"
+            f"{name} is not a text file (byte {error.start} is not UTF-8) or a PDF"
         ) from error
     found = _BEYOND_TEXT.search(text)
     if found is not None:

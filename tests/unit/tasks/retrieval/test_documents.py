@@ -67,11 +67,11 @@ def test_paths_and_documents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"abc\xffdef", "not a text in UTF-8 .byte 3."),
+        (b"abc\xffdef", "not a text file .byte 3 is not UTF-8. or a PDF"),
         (b"\x7fELF\x00\x01", "character 4 is"),
         (encrypted(write_pdf(PAGES), "secret"), "is encrypted"),
         (write_pdf([[], []]), "has no text in its 2 pages"),
-        (write_pdf([[]]), "has no text in its page:"),
+        (write_pdf([[]]), "has no text in its page."),
         (b"%PDF-1.4\nnothing else", "is a broken PDF"),
         (write_pdf(PAGES)[:200], "is a broken PDF|has no text"),
     ],

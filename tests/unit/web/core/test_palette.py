@@ -42,10 +42,10 @@ def test_there_are_those_that_can_be_done_now() -> None:
         found = await titles(app, browser)
         assert {"Run", "Run on NumPy (CPU)", "Go to Graph", "Copy as Python"} <= {*found}
         assert {"Close sigmoid.pte", "Reset the inputs", "Trace a run"} <= {*found}
-        assert "Check against NumPy" not in found  # there is nothing to check
+        assert "Compare with NumPy" not in found  # there is nothing to check
         assert "New conversation" not in found  # with a program that is no language model
         await run(app)
-        assert "Check against NumPy" in await titles(app, browser)
+        assert "Compare with NumPy" in await titles(app, browser)
         await app.receive({"act": "close"})
         left = ["Undo: Closed sigmoid.pte.", "Choose files …", "Open URL …"]
         assert await titles(app, browser) == left

@@ -39,7 +39,7 @@ async def open_card(app: App, name: str) -> None:
 def test_an_example_that_agrees() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_card(app, "add")
-        assert "Check the example" in browser.html["run-check"]
+        assert "Built-in test" in browser.html["run-check"]
         assert "reference" not in browser.html["run-check"].replace("the reference", "", 1)
         await app.receive({"act": "check-example"})
         assert "Matches the reference" in browser.html["run-check"]
@@ -66,11 +66,11 @@ def test_the_usual_variant_goes_without_saying() -> None:
 def test_an_example_is_not_checked_with_another_kv_cache_than_its_own() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_card(app, "stories")
-        assert "Check the example" in browser.html["run-check"]
+        assert "Built-in test" in browser.html["run-check"]
         await app.receive({"act": "kv-cache", "value": "int8"})
         assert browser.html["run-check"] == ""
         await app.receive({"act": "kv-cache", "value": ""})
-        assert "Check the example" in browser.html["run-check"]
+        assert "Built-in test" in browser.html["run-check"]
 
     drive(script)
 
@@ -134,7 +134,7 @@ def test_a_bundled_program_is_checked_against_its_first_case() -> None:
         data = (ROOT / "tests" / "data" / "format" / "bundled.bpte").read_bytes()
         await app.receive({"act": "hello", "cards": CARDS})
         await app.receive({"act": "open-file", "files": [File("small.bpte", data)]})
-        assert "Check the example" in browser.html["run-check"]
+        assert "Built-in test" in browser.html["run-check"]
         await app.receive({"act": "check-example"})
         assert "Matches the reference" in browser.html["run-check"]
         await app.receive({"act": "open-file", "files": [File("a.pte", program(data))]})

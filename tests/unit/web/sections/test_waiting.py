@@ -140,7 +140,7 @@ def test_the_clock_starts_when_the_gpu_is_free_of_a_cancelled_run(
         await asyncio.sleep(3)
         await app.receive({"act": "cancel"})
         await first
-        assert browser.text["status"] == "Cancelled. The program is unchanged"
+        assert browser.text["status"] == "Cancelled"
         second = app.receive({"act": "run"})
         await asyncio.sleep(36)
         assert browser.text["status"] == "Waiting for the cancelled run"

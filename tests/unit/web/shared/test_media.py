@@ -225,7 +225,7 @@ def test_a_size_that_cannot_change_is_pinned_when_a_run_fails_of_it() -> None:
             await app.receive({"act": "dim", "input": "0", "dim": dim, "value": str(size)})
         await run(app)
         assert "does not fit an input" in browser.html["error"]
-        assert "Dim 1 is 3, with which the file was exported" in browser.html["input-0"]
+        assert "Dim 1 is fixed at 3 in this program" in browser.html["input-0"]
         assert "input-0-dim-1" not in browser.html["input-0"]
         assert "1 × 3 × 20 × 24" in browser.html["input-0"]
         await run(app)
@@ -234,9 +234,9 @@ def test_a_size_that_cannot_change_is_pinned_when_a_run_fails_of_it() -> None:
         again = App(browser, app._state.engine)
         await again.receive({"act": "hello", "stored": stored})
         await open_sample(again, "photo.pte")
-        assert "Dim 1 is 3" in browser.html["inputs"]
+        assert "Dim 1 is fixed at 3" in browser.html["inputs"]
         await again.receive({"act": "reset-inputs"})
-        assert "Dim 1 is 3" not in browser.html["inputs"]
+        assert "Dim 1 is fixed at 3" not in browser.html["inputs"]
 
     drive(script)
 

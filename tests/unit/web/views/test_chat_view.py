@@ -273,7 +273,7 @@ def test_drawing_settings_changes_nothing() -> None:
 
 
 def test_settings_that_are_wrong_ask_nothing() -> None:
-    other = "leave it empty for another each time"
+    other = "leave it empty for a random seed"
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)

@@ -321,7 +321,7 @@ def test_the_device_is_named_above_a_view(software: bool) -> None:
         app, browser = await started(view, other, adapter=adapter, engine=Engine())
         await open_sample(app)
         await app.receive({"act": "view", "name": "sums"})
-        on_gpu = "on WebGPU, in software (CPU)" if software else "on WebGPU"
+        on_gpu = "on a software GPU (CPU)" if software else "on WebGPU"
         assert text_above(browser, "sums") == on_gpu
         await app.receive({"act": "device", "value": "numpy"})
         assert text_above(browser, "sums") == "on NumPy (CPU) Use WebGPU"

@@ -45,7 +45,7 @@ def check_view(verdict: Verdict | None, variant: str, safer: str) -> Html:
     """
     button = h(
         "button",
-        "Check the example",
+        "Built-in test",
         type="button",
         data_act="check-example",
         data_idle=True,

@@ -34,9 +34,8 @@ class Suspect:
     @property
     def explanation(self) -> str:
         return (
-            f"Dim {self.dim} is {count_text(self.exported)}, with which the file was exported: a "
-            f"run with {count_text(self.given)} failed, and with {count_text(self.exported)} it "
-            "does not."
+            f"Dim {self.dim} is fixed at {count_text(self.exported)} in this program: a run with "
+            f"{count_text(self.given)} failed."
         )
 
 

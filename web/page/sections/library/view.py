@@ -189,8 +189,8 @@ def keep_note(name: str, done: int | None, total: int) -> Html:
         return _keeping(name, done, total)
     return h(
         "p",
-        h("span", "A local file: after a reload you have to open it again, unless you "),
-        h("button", "keep a copy", type="button", class_="quiet", data_act="library-keep"),
+        h("span", "This file is gone after a reload. "),
+        h("button", "Keep a copy", type="button", class_="quiet", data_act="library-keep"),
         class_="card keep soft",
     )
 

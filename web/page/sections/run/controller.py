@@ -60,7 +60,7 @@ class RunController:
         yield Command("Run", press="#run-form", keys="Ctrl ⏎")
         yield Command("Benchmark", "benchmark", view="run")
         if self._can_check(session):
-            yield Command("Check against NumPy", "check", view="run")
+            yield Command("Compare with NumPy", "check", view="run")
         if self._can_profile(session):
             yield Command("Time the kernels", "profile", view="run")
         for device, name in self._devices.items():
@@ -186,7 +186,7 @@ class RunController:
             session.cancel_run(method)
             self._outputs.draw_age()
             if not self._live.wanted:
-                self._state.tell("Cancelled. The program is unchanged")
+                self._state.tell("Cancelled")
             return
         except Exception as error:
             session.fail_run(method, error)

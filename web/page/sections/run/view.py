@@ -83,7 +83,7 @@ def further_work(
     return h(
         "div",
         _work(
-            "Check against NumPy",
+            "Compare with NumPy",
             "check",
             "Make the same calls on the NumPy reference and compare every output",
             running,

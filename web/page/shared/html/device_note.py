@@ -16,7 +16,7 @@ def device_note(device: str, adapter: DeviceInfo | None, busy: bool = False) -> 
         told = "on NumPy (CPU)"
     else:
         is_software = adapter is not None and adapter.software
-        told = "on WebGPU, in software (CPU)" if is_software else "on WebGPU"
+        told = "on a software GPU (CPU)" if is_software else "on WebGPU"
     switch = h(
         "button",
         "Use WebGPU",

@@ -178,7 +178,7 @@ def ask_view(
                 class_="controls",
             ),
             h("div", _limits_view(cards, chosen), id=LIMITS, aria_live="polite"),
-            h("label", cite, "Cite after every statement", class_="documents-check"),
+            h("label", cite, "Cite every sentence", class_="documents-check"),
             h("button", "Ask", type="submit", class_="primary", disabled=busy),
             data_act=act("ask"),
             class_="documents-form",
