@@ -21,6 +21,7 @@ from webpte.engine.gpu.device_info import BINDING_LIMIT, BUFFER_LIMIT, DeviceInf
 from webpte.engine.gpu.recording.device import EVERY_GPU, RecordingDevice
 from webpte.engine.run.build import Build
 from webpte.program import build_of, contents_of
+from webpte.tasks.files import TOKENIZER, TOKENIZER_CONFIG
 
 Examples = Mapping[str, Sequence[Sequence[Any]]]
 DESCRIPTION = "program.json"  # for every GPU
@@ -83,11 +84,19 @@ async def compile(
         files |= found.files | {description: found.text}
         devices.append({"file": description, "software": device.software, **found.needs})
     written = runtime_files(devices, found.is_language_model, found.input_kind)
-    files |= more or {}
+    unused = _UNUSED.get(found.input_kind or "", ())
+    files |= {name: data for name, data in (more or {}).items() if name not in unused}
     files |= {name: text.encode() for name, text in written.items()}
     folder = await write_folder(Path(out), files, DESCRIPTION)
     sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
     return Compiled(folder, methods, sizes)
+
+
+# Files for texts that no page fetches, by the kind of a task's input.
+_UNUSED = {
+    "sentences": ("jinja.js",),
+    "speech": ("jinja.js", "tokenizers.js", TOKENIZER, TOKENIZER_CONFIG),
+}
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ def test_the_description_of_an_encoder(folder: Path, described: Table) -> None:
 def test_a_sentence_encoder_by_its_card(tmp_path: Path) -> None:
     card = json.loads((SAMPLES / "words.json").read_text("utf-8"))
     more = {"tokenizer.json": (SAMPLES / "words.tokenizer.json").read_bytes()}
+    more |= {"tokenizers.js": b"", "jinja.js": b""}
     calls = {"forward": [[np.zeros((rows, 30), np.int64)] for rows in (1, 3)]}
     words = SAMPLES / "words.pte"
     table = compiled(words, tmp_path / "out", task=card, more=more, examples=calls)
@@ -88,6 +89,8 @@ def test_a_sentence_encoder_by_its_card(tmp_path: Path) -> None:
     given = table["task"]["input"]
     assert (given["pad"], given["longest"]) == (0, 30)
     assert given["examples"] == ["Which dog plays in a garden?"]
+    assert (tmp_path / "out" / "tokenizers.js").exists()
+    assert not (tmp_path / "out" / "jinja.js").exists()  # of chats
     (tmp_path / "out" / "webpte-sentences.js").unlink()
     table = compiled(words, tmp_path / "out", task=card)
     assert table["task"]["input"] == {"kind": "numbers"}

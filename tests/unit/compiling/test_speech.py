@@ -27,8 +27,10 @@ TASK = "automatic-speech-recognition"
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Table:
     out = tmp_path_factory.mktemp("compiled") / "out"
-    asyncio.run(webpte.compile(letters_folder(), out, task=TASK))
+    more = dict.fromkeys(("tokenizer.json", "tokenizers.js", "jinja.js"), b"")
+    asyncio.run(webpte.compile(letters_folder(), out, task=TASK, more=more))
     assert (out / "webpte-speech.js").is_file()
+    assert not [name for name in more if (out / name).exists()]  # its letters are described
     assert not (out / "webpte-task.js").exists()
     table: Table = json.loads((out / "program.json").read_text("utf-8"))
     return table
