@@ -36,6 +36,7 @@ SITE_FILES = "site-files.js"
 SITE = OutputFolder("site", SITE_FILES, "serve.py build")
 WORKER = "service-worker.js"
 _REGISTER = "service-worker-register.js"
+_MANIFEST = "app.webmanifest"  # installs what opens without a network: `serve.py` leaves it out
 _NOT_KEPT = (WORKER, SITE_FILES)  # the browser fetches both past the worker
 _NOT_PAGE = ("harness.html", "harness.js", "npm")  # tests, and the package for npm
 
@@ -90,8 +91,10 @@ def register_worker(page: Path, site: Path) -> None:
     text = page.read_text(encoding="utf-8")
     if _HEAD not in text:
         raise HostError(f"{page.name} has no {_HEAD}: the service worker cannot be registered.")
-    tag = f'{_HEAD}\n  <script src="{up}{_REGISTER}"></script>'
-    page.write_text(text.replace(_HEAD, tag, 1), encoding="utf-8")
+    tags = [_HEAD, f'<script src="{up}{_REGISTER}"></script>']
+    if page == site / "index.html":
+        tags.append(f'<link rel="manifest" href="{up}{_MANIFEST}">')
+    page.write_text(text.replace(_HEAD, "\n  ".join(tags), 1), encoding="utf-8")
 
 
 def write_worker(site: Path, later: Sequence[str] = ()) -> None:

@@ -87,14 +87,6 @@ def test_nothing_comes_from_elsewhere() -> None:
         assert not re.search(r"""(src|href)=["']/""", text), f"{name} must work below a path"
 
 
-def test_the_page_can_be_installed() -> None:
-    """Its manifest has an address of no version, so that the start that it names stays."""
-    assert '<link rel="manifest" href="app.webmanifest">' in INDEX
-    manifest = json.loads((WEB / "app.webmanifest").read_text("utf-8"))
-    assert (manifest["start_url"], manifest["scope"]) == ("./", "./")
-    assert all((WEB / icon["src"]).is_file() for icon in manifest["icons"])
-
-
 def test_sections_that_are_drawn_exist() -> None:
     ids = set(re.findall(r'\sid="([^"]+)"', INDEX))
     assert {

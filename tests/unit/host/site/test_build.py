@@ -82,6 +82,14 @@ def test_worker_is_registered_first_by_a_relative_address(site: Path) -> None:
         assert text[first:].startswith(f'<script src="{address}service-worker-register.js">')
 
 
+def test_the_site_can_be_installed(site: Path) -> None:
+    index = (site / "index.html").read_text(encoding="utf-8")
+    assert '<link rel="manifest" href="./app.webmanifest">' in index
+    manifest = json.loads((site / "app.webmanifest").read_text(encoding="utf-8"))
+    assert (manifest["start_url"], manifest["scope"]) == ("./", "./")
+    assert all((site / icon["src"]).is_file() for icon in manifest["icons"])
+
+
 def test_worker_knows_files_by_content(site: Path) -> None:
     (site / "ä name.txt").write_text("hello")
     build_site.write_worker(site, later=["notebooks/"])
