@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +59,45 @@ return given.tables.map((table) => {
 """
 
 
-def check_refused(
+def check_refused_task(
     modules: Path,
     module: str,
     table: dict[str, Any],
     broken: Mapping[str, Callable[[dict[str, Any]], Any]],
 ) -> None:
     """Check that a description's task is taken, and refused after each change of `broken`."""
+
+    def open_tasks(tables: list[dict[str, Any]]) -> list[str]:
+        found: list[str] = run(modules, _OPEN, {"module": module, "tables": tables})
+        return found
+
+    edits = {name: partial(_edit_task, edit=edit) for name, edit in broken.items()}
+    told = "FormatError: the task of the compiled program is wrong: "
+    check_refused(table, edits, open_tasks, told)
+
+
+def _edit_task(table: dict[str, Any], edit: Callable[[dict[str, Any]], Any]) -> None:
+    edit(table["task"])
+
+
+def check_refused(
+    table: dict[str, Any],
+    broken: Mapping[str, Callable[[dict[str, Any]], Any]],
+    check: Callable[[list[dict[str, Any]]], list[str]],
+    told: str = "FormatError: ",
+) -> None:
+    """Check that a description is taken, and refused after each change of `broken`.
+
+    check  returns "taken" or the error for each description
+    told   how each error begins
+    """
     tables = [table]
     for edit in broken.values():
         tables.append(copy.deepcopy(table))
-        edit(tables[-1]["task"])
-    taken, *refused = run(modules, _OPEN, {"module": module, "tables": tables})
+        edit(tables[-1])
+    taken, *refused = check(tables)
     assert taken == "taken"
     wrong = {
-        name: said
-        for name, said in zip(broken, refused, strict=True)
-        if not said.startswith("FormatError: the task of the compiled program is wrong: ")
+        name: said for name, said in zip(broken, refused, strict=True) if not said.startswith(told)
     }
     assert wrong == {}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.compiling.hostile import check_changes, check_refused
+from support.compiling.hostile import check_changes, check_refused_task
 from support.compiling.node import modules_in, run
 from support.harness.task_cases import models_folder
 from support.write.pte_writer import GraphWriter, write_pte
@@ -255,7 +255,7 @@ BROKEN: dict[str, Callable[[Table], Any]] = {
 
 
 def test_hostile_tasks_are_refused(modules: Path, described: Table) -> None:
-    check_refused(modules, "sentences", described, BROKEN)
+    check_refused_task(modules, "sentences", described, BROKEN)
 
 
 def test_whatever_changes_only_typed_errors_follow(modules: Path, described: Table) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.compiling.hostile import check_changes, check_refused
+from support.compiling.hostile import check_changes, check_refused_task
 from support.compiling.node import modules_in, run
 from support.harness.sounds import SPELLED, letters_folder, moonshine_folder
 from support.llm.small_seq2seq import sound
@@ -152,7 +152,7 @@ BROKEN: dict[str, Callable[[Table], Any]] = {
 
 
 def test_hostile_tasks_are_refused(modules: Path, described: Table) -> None:
-    check_refused(modules, "speech", described, BROKEN)
+    check_refused_task(modules, "speech", described, BROKEN)
 
 
 def test_whatever_changes_only_typed_errors_follow(modules: Path, described: Table) -> None:
