@@ -145,8 +145,7 @@ class App:
             # Files can be inspected meanwhile; the answer is shown when it comes.
             state.browser.show(html={"gpu": waiting_banner()}, state="ready")
             self._tell_ready()
-        pill: Html | str = ""  # nothing without an adapter
-        banner: Html | str
+        pill = Html("")  # nothing without an adapter
         try:
             found = await asking
             if isinstance(found, DeviceInfo):

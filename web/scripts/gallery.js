@@ -24,17 +24,17 @@ const make = (name, className, ...children) => {
   return element;
 };
 
-// The kinds of models, by the view that opens or else by the first input.
-const KINDS = { chat: "Chat", rank: "Text", documents: "Text", teach: "Training", train: "Training", speech: "Audio" };
+// The kinds of models, as the cards name them: by the view that opens, or else by the first input.
+const OF_VIEWS = { chat: "Chat", rank: "Text", documents: "Text", teach: "Training", train: "Training", speech: "Audio" };
+const OF_INPUTS = { picture: "Image", sound: "Audio" };
 
-const kindOf = ({ view, inputs = [] }) => {
-  const [first] = inputs;
-  return KINDS[view] ?? (first?.layout ? "Image" : first?.rate ? "Audio" : "");
+const inputOf = ({ inputs }) => {
+  const [first] = inputs ?? [];
+  return first?.layout ? "picture" : first?.rate ? "sound" : "program";
 };
 
 const icon = (card) => {
-  const [first] = card.inputs ?? [];
-  const kind = card.icon ?? (card.view === "chat" ? "chat" : first?.layout ? "picture" : first?.rate ? "sound" : "program");
+  const kind = card.icon ?? (card.view === "chat" ? "chat" : inputOf(card));
   const svg = document.createElementNS(SVG, "svg");
   const path = document.createElementNS(SVG, "path");
   svg.setAttribute("viewBox", "0 0 24 24");
@@ -52,7 +52,8 @@ export const picture = (card) => {
 const drawCard = (card) => {
   const button = make("button", "entry");
   const facts = make("span", "entry-facts");
-  if (kindOf(card)) facts.append(make("span", "entry-kind", kindOf(card)));
+  const kind = OF_VIEWS[card.view] ?? OF_INPUTS[inputOf(card)];
+  if (kind) facts.append(make("span", "entry-kind", kind));
   facts.append(sizeText(card.size));
   const about = make("span", "entry-about", card.problem ?? card.task ?? "");
   about.id = `entry-${card.name}`;

@@ -72,7 +72,7 @@ async def compile(
     more      further files by name; with "tokenizer.json", and "tokenizer_config.json" if it
               exists, a language model takes and returns texts, and an encoder of sentences takes
               texts. Pages then need "tokenizers.js", and chats "jinja.js", which `serve.py compile`
-              adds
+              adds; files that pages of the task never fetch are left out
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """

@@ -94,22 +94,17 @@ def adapter_pill(info: DeviceInfo) -> Html:
     return h("div", pill, sheet)
 
 
-def problem_banner(info: DeviceInfo) -> Html | str:
-    """Return the problem of an adapter; "" if there is none."""
+def problem_banner(info: DeviceInfo) -> Html:
+    """Return the problem of an adapter; nothing if there is none."""
     problem = _problem(info)
     if not problem:
-        return ""
-    return h(
-        "div",
-        _lamp("warn"),
-        h(
-            "div",
-            h("p", h("strong", _title(info)), class_="gpu-name"),
-            h("p", problem, class_="gpu-verdict"),
-            class_="gpu-who",
-        ),
-        class_="gpu",
-    )
+        return Html("")
+    return _banner("warn", h("strong", _title(info)), h("p", problem, class_="gpu-verdict"))
+
+
+def _banner(mood: str, name: object, *more: Html) -> Html:
+    who = h("div", h("p", name, class_="gpu-name"), more, class_="gpu-who")
+    return h("div", _lamp(mood), who, class_="gpu")
 
 
 def _lamp(mood: str) -> Html:
@@ -145,21 +140,15 @@ def _limit_text(name: str, value: int) -> str:
 
 
 def waiting_banner() -> Html:
-    return h(
-        "div",
-        _lamp("warn"),
+    return _banner(
+        "warn",
+        h("strong", "Looking for a GPU"),
         h(
-            "div",
-            h("p", h("strong", "Looking for a GPU"), class_="gpu-name"),
-            h(
-                "p",
-                "The browser has not answered yet. Files can be inspected meanwhile. If this "
-                "message stays, close other tabs that use the GPU, or restart the browser.",
-                class_="gpu-verdict",
-            ),
-            class_="gpu-who",
+            "p",
+            "The browser has not answered yet. Files can be inspected meanwhile. If this "
+            "message stays, close other tabs that use the GPU, or restart the browser.",
+            class_="gpu-verdict",
         ),
-        class_="gpu",
     )
 
 
@@ -169,39 +158,33 @@ def no_gpu_banner(reason: str, *, runs_on_numpy: bool) -> Html:
         why = "This browser does not offer WebGPU to this page."
     else:
         why = "WebGPU is on, but no adapter was found."
-    return h(
-        "div",
-        _lamp("bad"),
+    return _banner(
+        "bad",
+        (h("strong", "No GPU available."), " ", why),
         h(
-            "div",
-            h("p", h("strong", "No GPU available."), " ", why, class_="gpu-name"),
-            h(
-                "p",
-                "Files can still be opened and inspected"
-                + (", and programs run on NumPy on the CPU." if runs_on_numpy else "."),
-                class_="gpu-verdict",
-            ),
-            h(
-                "details",
-                h("summary", "How to get WebGPU"),
-                h(
-                    "ul",
-                    h("li", "Chrome or Edge 113 and later have it on Windows, macOS and ChromeOS; "
-                      "Chrome 121 and later on Android 12."),
-                    h("li", "On Linux, start Chrome with ",
-                      h("code", "--enable-unsafe-webgpu --enable-features=Vulkan"),
-                      " or switch on ", h("code", "chrome://flags/#enable-unsafe-webgpu"), "."),
-                    h("li", "Safari 26 and later have it; Firefox 141 and later on Windows, "
-                      "145 and later on Macs with Apple silicon."),
-                    h("li", "The page must come over https:// or from localhost."),
-                    h("li", "If it should work: switch hardware acceleration on in the browser's "
-                      "settings, and look at ", h("code", "chrome://gpu"), "."),
-                    h("li", "Without any GPU, Chrome computes in software with ",
-                      h("code", "--enable-unsafe-webgpu --use-webgpu-adapter=swiftshader"), "."),
-                ),
-                class_="help",
-            ),
-            class_="gpu-who",
+            "p",
+            "Files can still be opened and inspected"
+            + (", and programs run on NumPy on the CPU." if runs_on_numpy else "."),
+            class_="gpu-verdict",
         ),
-        class_="gpu",
+        h(
+            "details",
+            h("summary", "How to get WebGPU"),
+            h(
+                "ul",
+                h("li", "Chrome or Edge 113 and later have it on Windows, macOS and ChromeOS; "
+                  "Chrome 121 and later on Android 12."),
+                h("li", "On Linux, start Chrome with ",
+                  h("code", "--enable-unsafe-webgpu --enable-features=Vulkan"),
+                  " or switch on ", h("code", "chrome://flags/#enable-unsafe-webgpu"), "."),
+                h("li", "Safari 26 and later have it; Firefox 141 and later on Windows, "
+                  "145 and later on Macs with Apple silicon."),
+                h("li", "The page must come over https:// or from localhost."),
+                h("li", "If it should work: switch hardware acceleration on in the browser's "
+                  "settings, and look at ", h("code", "chrome://gpu"), "."),
+                h("li", "Without any GPU, Chrome computes in software with ",
+                  h("code", "--enable-unsafe-webgpu --use-webgpu-adapter=swiftshader"), "."),
+            ),
+            class_="help",
+        ),
     )  # fmt: skip
