@@ -17,14 +17,16 @@ READERS = {"llama::custom_sdpa.out": (1, 2)}
 _MASK = {"llama::custom_sdpa.out": 4, "llama::sdpa_with_kv_cache.out": 7}
 
 
-def plan_caches(plan: ExecutionPlan) -> dict[int, TensorMeta]:
-    """Return the caches [1, positions, heads, size] that nothing but these kernels use."""
+def plan_caches(plan: ExecutionPlan, *, masked: bool = False) -> dict[int, TensorMeta]:
+    """Return the caches [1, positions, heads, size] that nothing but these kernels use.
+
+    Caches of attention with a mask, whose last dim is the number of positions, only with `masked`.
+    """
     written, others = set[int](), {*plan.inputs, *plan.outputs}
     for name, args in _calls(plan):
         own = {args[at] for at in (*WRITERS.get(name, ()), *READERS.get(name, ()))}
         written |= {args[at] for at in WRITERS.get(name, ())}
-        # The last dim of a mask is the number of positions.
-        mask = args[_MASK[name]] if name in _MASK else None
+        mask = args[_MASK[name]] if name in _MASK and not masked else None
         others |= own if mask is not None and plan.values[mask] is not None else set()
         others |= set(args) - own
     metas = {index: plan.values[index] for index in sorted(written - others)}
