@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import zipfile
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -20,6 +21,7 @@ from support.harness import extent
 from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
 from webpte.llm import Generator
+from webpte.llm.generation import ignore_stops
 from webpte_host.base.layout import ROOT
 
 KINDS = ("f16", "int8")
@@ -156,6 +158,24 @@ def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
             if kind is not None:
                 for caches in zip(caches_in(data), caches_in(await own.save()), strict=True):
                     check_words(*caches, PACKINGS[kind])
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), extent.some([("quantized", "int8")], ("custom", "f16"), ("hybrid", "int8"))
+)
+def test_caches_beside_delegates_of_xnnpack(name: str, kind: str) -> None:
+    async def check() -> None:
+        with zipfile.ZipFile(LLAMAS / "optimum.zip") as packed:
+            data = packed.read(f"{name}.pte")
+        answers = []
+        for device in (device_for("gpu"), "numpy"):
+            async with await webpte.llm.load(data, device=device, kv_cache=kind) as program:
+                answer = Generator(program).generate([1, 17, 33, 44, 20, 5, 57], 12)
+                ignore_stops(answer)
+                answers.append([token async for token in answer])
+        assert answers[0] == answers[1]
 
     asyncio.run(check())
 

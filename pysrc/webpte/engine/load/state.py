@@ -46,13 +46,36 @@ async def read_states(contents: Contents) -> dict[str, State]:
     Methods of different files share nothing.
     """
     reader = _StateReader()
-    by_file: dict[ParsedFile, dict[str, MethodContents]] = {}
-    for name, method in contents.methods.items():
-        by_file.setdefault(method.file, {})[name] = method
     found: dict[str, State] = {}
-    for methods in by_file.values():
+    for methods in _by_file(contents):
         found |= await _states_of(methods, reader)
     return {name: found[name] for name in contents.methods}
+
+
+def count_zeros(contents: Contents) -> int:
+    """Count the bytes of the buffers that have none in the file, each once."""
+    total = 0
+    for methods in _by_file(contents):
+        writes = {name: Writes(method) for name, method in methods.items()}
+        arenas = _shared_arenas(methods, writes)
+        shared: dict[Allocation, int] = {}
+        for name, method in methods.items():
+            for _, tensor in _buffers(method, writes[name], arenas):
+                place = tensor.allocation
+                if method.file.program.tensor_span(tensor) is None and tensor.extra is None:
+                    if place is not None and place.memory_id in arenas:
+                        shared[place] = tensor.nbytes
+                    else:
+                        total += tensor.nbytes
+        total += sum(shared.values())
+    return total
+
+
+def _by_file(contents: Contents) -> Iterable[Mapping[str, MethodContents]]:
+    found: dict[ParsedFile, dict[str, MethodContents]] = {}
+    for name, method in contents.methods.items():
+        found.setdefault(method.file, {})[name] = method
+    return found.values()
 
 
 async def _states_of(

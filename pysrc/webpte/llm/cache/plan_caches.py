@@ -20,17 +20,28 @@ _MASK = {"llama::custom_sdpa.out": 4, "llama::sdpa_with_kv_cache.out": 7}
 def plan_caches(plan: ExecutionPlan, *, masked: bool = False) -> dict[int, TensorMeta]:
     """Return the caches [1, positions, heads, size] that nothing but these kernels use.
 
-    Caches of attention with a mask, whose last dim is the number of positions, only with `masked`.
+    Keys and values of an attention are there together. Those of attention with a mask, whose last
+    dim is the number of positions, only with `masked`.
     """
     written, others = set[int](), {*plan.inputs, *plan.outputs}
     for name, args in _calls(plan):
-        own = {args[at] for at in (*WRITERS.get(name, ()), *READERS.get(name, ()))}
+        own = {args[at] for at in _places(name)}
         written |= {args[at] for at in WRITERS.get(name, ())}
         mask = args[_MASK[name]] if name in _MASK and not masked else None
         others |= own if mask is not None and plan.values[mask] is not None else set()
         others |= set(args) - own
     metas = {index: plan.values[index] for index in sorted(written - others)}
-    return {i: meta for i, meta in metas.items() if isinstance(meta, TensorMeta) and _lasts(meta)}
+    found = {i: meta for i, meta in metas.items() if isinstance(meta, TensorMeta) and _lasts(meta)}
+    together = [{args[at] for at in _places(name)} for name, args in _calls(plan)]
+    while any(own & found.keys() and not own <= found.keys() for own in together):
+        alone = set().union(*(own for own in together if not own <= found.keys()))
+        found = {index: meta for index, meta in found.items() if index not in alone}
+    return found
+
+
+def _places(name: str) -> tuple[int, ...]:
+    """Return the places of caches among the arguments of a kernel."""
+    return *WRITERS.get(name, ()), *READERS.get(name, ())
 
 
 def _calls(plan: ExecutionPlan) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,7 @@ from webpte.engine.format.program import (
 from webpte.engine.format.shared import ScalarType
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.load import program_file
+from webpte.engine.ops.attention.cache_packing import PACKINGS, pack_rows, unpack_rows
 
 POSITIONS, HEADS, SIZE = 300, 2, 4
 ROW, CACHE = (1, 1, HEADS, SIZE), (1, POSITIONS, HEADS, SIZE)
@@ -40,18 +43,19 @@ def writing(
     returned: bool = False,
     whole: bool = False,
     mask: str | None = None,
+    filled: bool = True,
 ) -> MethodWriter:
     """k = -x at a position of the keys, v = x of the values; attention of x to them.
 
-    `whole`: by one kernel. `mask`: the type of a mask, which is an input.
+    `whole`: by one kernel. `mask`: the type of a mask, which is an input. `filled`: the file has
+    the zeros that the caches start with.
     """
     m = MethodWriter()
     x, at = m.tensor(ROW), m.tensor((1, 1), "int64")
     hidden = None if mask is None else m.tensor((1, POSITIONS), mask)
     m.inputs(x, at, *([hidden] if hidden else []))
-    keys, values = (
-        m.tensor(CACHE, data=np.zeros(CACHE, np.float32), mutable=True) for _ in range(2)
-    )
+    zeros = {"data": np.zeros(CACHE, np.float32), "mutable": True} if filled else {}
+    keys, values = (m.tensor(CACHE, **zeros) for _ in range(2))
     start = m.value(0)
     m.kernel("aten::_local_scalar_dense", at, start)
     negated, same = (unary(m, f"aten.{op}.default", x, ROW) for op in ("neg", "abs"))
@@ -126,6 +130,50 @@ def test_attention_with_a_mask_runs_on_the_gpu(mask: str) -> None:
         assert places(program)[ATTENTION] == "gpu"
 
     wait(run())
+
+
+@pytest.mark.parametrize("kind", list(PACKINGS))
+@pytest.mark.parametrize("how", [{}, {"whole": True}, {"mask": "bool"}], ids=str)
+def test_caches_of_kernels_may_be_packed(kind: str, how: dict[str, Any]) -> None:
+    """Compares with float64 attention over rows that are rounded when they are written."""
+    packing, positions = PACKINGS[kind], (0, 1, 2, 1, 4, POSITIONS - 1)
+    caches = np.zeros((2, POSITIONS, HEADS, SIZE))
+
+    def wanted(x: np.ndarray, position: int) -> np.ndarray:
+        for cache, row in zip(caches, (-x, abs(x)), strict=True):
+            cache[position] = unpack_rows(pack_rows(row[0, 0], packing), SIZE, packing)
+        keys, values = caches[:, : position + 1]
+        scores = np.exp(np.einsum("hd,khd->kh", -x[0, 0], keys) / SIZE**0.5)
+        return -np.einsum("kh,khd->hd", scores / scores.sum(axis=0), values)[None, None]
+
+    async def run() -> None:
+        data = write_pte(writing(**how, filled=False))
+        for device in ("numpy", SimulatedDevice()):
+            caches[:] = 0
+            async with await webpte.llm.load(data, device=device, kv_cache=kind) as program:
+                for position in positions:
+                    x, at = step(position)
+                    seen = (np.arange(POSITIONS) <= position)[None]
+                    given = (x, at, seen) if "mask" in how else (x, at)
+                    (found,) = await program.forward(*given)
+                    np.testing.assert_allclose(found, wanted(x, position), rtol=1e-5, atol=1e-6)
+                if device != "numpy":
+                    assert {places(program)[ATTENTION]} == {"gpu"}
+                    bytes_ = 4 * 2 * POSITIONS * HEADS * packing.words(SIZE)
+                    assert program.memory().by_kind["state"] == bytes_
+
+    wait(run())
+
+
+@pytest.mark.parametrize("how", [{"returned": True}, {"on_host": True}, {"indexed": True}], ids=str)
+def test_caches_that_others_use_stay_as_they_are(how: dict[str, Any]) -> None:
+    """Of two caches that an attention reads, both are packed or neither."""
+    with pytest.raises(webpte.errors.InputError, match="no KV cache of floats that attention alon"):
+        wait(
+            webpte.llm.load(
+                write_pte(writing(**how, filled=False)), device="numpy", kv_cache="int8"
+            )
+        )
 
 
 def test_jumps_lead_to_the_same_calls() -> None:

@@ -126,7 +126,11 @@ def lower_cache_update(args: Args, target: TensorArg) -> list[Dispatch]:
     value = args.tensor("value")
     if value.numel == 0:
         return []
-    packing, new, position = packing_of(target.dtype), tokens_first(value), args.uniform("input_pos")
+    packing, new, position = (
+        packing_of(target.dtype),
+        tokens_first(value),
+        args.uniform("input_pos"),
+    )
     held = cache_heads(target, value.dims[3])
     if packing is not None:
         return [lower_packing(new, held, packing, float_type(args, value), position)]
