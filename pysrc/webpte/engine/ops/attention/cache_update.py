@@ -7,8 +7,9 @@
                                    a copy of the cache, with `value` at the indices
 
 value [B, S, heads, D], cache [B, C, heads, D], indices [B, S]. Of several values for the same place
-the last stays. A cache that is written from a position on may be packed (cache_packing.py). Portable kernels become the `webpte.` operators on the GPU, where a buffer is a
-value; resident.py turns them into writes in place if the buffer stays on the GPU.
+the last stays. A cache that is written from a position on may be packed (cache_packing.py).
+Portable kernels become the `webpte.` operators on the GPU, where a buffer is a value; resident.py
+turns them into writes in place if the buffer stays on the GPU.
 """
 
 from __future__ import annotations
