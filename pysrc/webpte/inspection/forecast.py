@@ -86,7 +86,7 @@ def forecast_contents(
     return MemoryForecast(
         program=contents.source.name,
         weights=weights,
-        state=counting.state + count_zeros(contents),
+        state=counting.state + count_zeros(contents, info.has_f16),
         activations=counting.activations,
         scratch=counting.scratch,
         staging=min(weights, STAGING_BYTES),

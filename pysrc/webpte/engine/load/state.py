@@ -17,6 +17,7 @@ from webpte.engine.files.source import Region
 from webpte.engine.format.program import Allocation, DataLocation, Dynamism, TensorMeta
 from webpte.engine.load.program_file import Contents, MethodContents, ParsedFile
 from webpte.engine.load.writes import Writes
+from webpte.engine.shapes import numel
 from webpte.errors import ConstantError
 
 # The memory id for the values of a single call. Shared state has a separate memory id.
@@ -52,8 +53,14 @@ async def read_states(contents: Contents) -> dict[str, State]:
     return {name: found[name] for name in contents.methods}
 
 
-def count_zeros(contents: Contents) -> int:
-    """Count the bytes of the buffers that have none in the file, each once."""
+def count_zeros(contents: Contents, has_f16: bool) -> int:
+    """Count the bytes on a GPU of the buffers that have none in the file, each once."""
+
+    def stored(tensor: TensorMeta, method: str) -> int:
+        dtype = _dtype(tensor, method)
+        kept = dtype if has_f16 and dtype.name == "float16" else dtype.storage
+        return numel(tensor.sizes) * kept.itemsize
+
     total = 0
     for methods in _by_file(contents):
         writes = {name: Writes(method) for name, method in methods.items()}
@@ -64,9 +71,9 @@ def count_zeros(contents: Contents) -> int:
                 place = tensor.allocation
                 if method.file.program.tensor_span(tensor) is None and tensor.extra is None:
                     if place is not None and place.memory_id in arenas:
-                        shared[place] = tensor.nbytes
+                        shared[place] = stored(tensor, name)
                     else:
-                        total += tensor.nbytes
+                        total += stored(tensor, name)
         total += sum(shared.values())
     return total
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from webpte.engine.dtypes import DTYPES
+from webpte.engine.dtypes import DTYPES, dtype_of_program
 from webpte.engine.files.source import ConvertedSource, Region
 from webpte.engine.format.program import (
     DelegateCall,
@@ -89,11 +89,13 @@ def cache_bytes(contents: Contents) -> dict[str, int]:
         return {}
     beside = [meta for one in methods for meta in _float_caches(one.plan, "int8").values()]
     sizes = [*(tensor.dims for tensor in caches), *(meta.sizes for meta in beside)]
+    stored = [tensor.dtype.storage for tensor in caches]
+    stored += [dtype_of_program(meta.scalar_type, "a cache").storage for meta in beside]
     packed = {
         name: 4 * sum(numel(packing.packed_dims(dims)) for dims in sizes)
         for name, packing in PACKINGS.items()
     }
-    held = sum(one.storage_bytes for one in caches) + sum(meta.nbytes for meta in beside)
+    held = sum(numel(dims) * dtype.itemsize for dims, dtype in zip(sizes, stored, strict=True))
     return {"file": held, **packed} if sizes else {}
 
 
@@ -123,9 +125,8 @@ def _caches(graph: Graph, kv_cache: str) -> list[Tensor]:
 
 def _float_caches(plan: ExecutionPlan, kv_cache: str) -> dict[int, TensorMeta]:
     """Return the caches beside delegates that can have these elements."""
-    kinds = (ScalarType.FLOAT,) if kv_cache == FLOAT32 else FLOATS
-    caches = plan_caches(plan, masked=True).items()
-    return {index: meta for index, meta in caches if meta.scalar_type in kinds}
+    types = (ScalarType.FLOAT,) if kv_cache == FLOAT32 else FLOATS
+    return plan_caches(plan, masked=True, types=types)
 
 
 def _packed_beside(

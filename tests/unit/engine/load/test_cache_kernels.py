@@ -176,6 +176,55 @@ def test_caches_that_others_use_stay_as_they_are(how: dict[str, Any]) -> None:
         )
 
 
+def writing_bytes() -> MethodWriter:
+    """Attention to caches of int8, whose scales and zero points are caches, too."""
+    m, scales = MethodWriter(), (1, 1, HEADS, 1)
+    row, scale, zero = m.tensor(ROW, "int8"), m.tensor(scales), m.tensor(scales, "int8")
+    at = m.tensor((1, 1), "int64")
+    m.inputs(row, scale, zero, at)
+    start, out = m.value(0), m.tensor(ROW)
+    m.kernel("aten::_local_scalar_dense", at, start)
+    caches = []
+    for new, size, dtype in ((row, SIZE, "int8"), (zero, 1, "int8"), (scale, 1, "float32")):
+        for _ in range(2):
+            caches.append(m.tensor((1, POSITIONS, HEADS, size), dtype))
+            dummy = m.tensor((1,))
+            m.kernel(UPDATE, new, caches[-1], start, dummy, dummy)
+    keys, values, *rest = caches
+    key_zeros, value_zeros, key_scales, value_scales = rest
+    numbers = (zero, scale, key_zeros, key_scales, value_zeros, value_scales)
+    how = (start, None, 0.0, True, None)
+    m.kernel("llama::custom_quantized_sdpa.out", row, keys, values, *how, *numbers, False, out, out)
+    m.outputs(out)
+    return m
+
+
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+def test_caches_of_bytes_may_be_shorter(device: str) -> None:
+    async def run() -> None:
+        data, rng = write_pte(writing_bytes()), np.random.default_rng(7)
+        on: Any = [SimulatedDevice() if device == "simulated" else device for _ in range(2)]
+        whole = await webpte.load(data, device=on[0])
+        short = await webpte.llm.load(data, device=on[1], max_context=5)
+        for position in (0, 1, 4, 2):
+            row = rng.integers(-128, 128, ROW).astype(np.int8)
+            scale = rng.uniform(0.01, 0.03, (1, 1, HEADS, 1)).astype(np.float32)
+            given = (row, scale, np.full(scale.shape, 3, np.int8), np.array([[position]]))
+            (wanted,), (found,) = await whole.forward(*given), await short.forward(*given)
+            np.testing.assert_array_equal(found, wanted)
+            assert np.any(found)
+        with pytest.raises(webpte.WebpteError, match="5 cache positions"):
+            await short.forward(*given[:3], np.array([[5]]))
+        if device == "simulated":
+            most = short.memory().by_kind["state"]
+            assert most < whole.memory().by_kind["state"] / (POSITIONS / 5) + 100
+        for kind in PACKINGS:
+            with pytest.raises(webpte.errors.InputError, match="of positions 300 of CHAR, 300 of"):
+                await webpte.llm.load(data, device="numpy", kv_cache=kind)
+
+    wait(run())
+
+
 def test_jumps_lead_to_the_same_calls() -> None:
     operators = (Operator("aten::add", "out"), program_file.WHOLE)
     cache = TensorMeta(ScalarType.FLOAT, CACHE, (0, 1, 2, 3), 0, None, Dynamism.STATIC, None)
