@@ -2,7 +2,7 @@
 
 A call with two types is a cast, offloaded where the GPU's result is exact: one type holds all
 values of the other, or the cast is from float64 to float32, the form that such a tensor has on the
-GPU anyway, or to bfloat16, for which a kernel rounds bits.
+GPU anyway, or to float16 or bfloat16, for which a kernel rounds bits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SMALL = frozenset({"bool", "uint8", "int8"})
 EXACT_CASTS = {
     "float64": _SMALL | {"float16", "bfloat16", "float32"},
     "float32": _SMALL | {"float16", "bfloat16", "float64"},
-    "float16": _SMALL,
+    "float16": _SMALL | {"bfloat16", "float32"},
     "bfloat16": _SMALL | {"float16", "float32"},
     "int32": _SMALL,
 }

@@ -34,20 +34,34 @@ from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, pa
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.shapes import numel
 from webpte.errors import InputError, UnsupportedError
+from webpte.llm.cache.cast_caches import without_casts
 from webpte.llm.cache.plan_caches import plan_caches, where_caches_are
 from webpte.llm.cache.shorten_context import CACHES, shorten_context
 from webpte.program import Program, contents_of
 
 FLOAT32 = "f32"
+HALF = "f16"
 KV_CACHES = (FLOAT32, *PACKINGS)
 FLOATS = (ScalarType.FLOAT, ScalarType.HALF, ScalarType.BFLOAT16)
 
 
 def fit_caches(contents: Contents, max_context: int | None, kv_cache: str | None) -> Contents:
     """Return a file whose caches have the length and the elements given to `load`."""
+    plans = {name: without_casts(method.plan) for name, method in contents.methods.items()}
+    cast = {name for name, method in contents.methods.items() if plans[name] is not method.plan}
+    methods = {name: replace(method, plan=plans[name]) for name, method in contents.methods.items()}
+    contents = replace(contents, methods=methods)
     if max_context is not None:
         contents = shorten_context(contents, max_context)
-    return contents if kv_cache is None else pack_caches(contents, kv_cache)
+    if kv_cache is not None:
+        return pack_caches(contents, kv_cache)
+    methods = {
+        name: _packed_beside(method, _float_caches(method.plan, HALF), PACKINGS[HALF])
+        if name in cast
+        else method
+        for name, method in contents.methods.items()
+    }
+    return replace(contents, methods=methods)
 
 
 def pack_caches(contents: Contents, kv_cache: str) -> Contents:
@@ -139,7 +153,7 @@ def _packed_beside(
     def instruction(old: Instruction) -> Instruction:
         if not isinstance(old, KernelCall) or caches.keys().isdisjoint(old.args):
             return old
-        call = as_delegate(plan, old, {}, writes, DeviceInfo("numpy"))
+        call = as_delegate(_of_one_type(plan, old, caches), old, {}, writes, DeviceInfo("numpy"))
         if not isinstance(call, OffloadedCall):
             name = plan.operators[old.op_index].full_name
             raise UnsupportedError(f"{name} with a packed cache: {call}; load without kv_cache")
@@ -156,6 +170,17 @@ def _packed_beside(
         values[index] = replace(meta, scalar_type=ScalarType.INT, sizes=dims)
     plan = replace(plan, chains=chains, values=tuple(values))
     return replace(method, plan=plan, graphs=tuple(graphs), offloaded=offloaded)
+
+
+def _of_one_type(
+    plan: ExecutionPlan, call: KernelCall, caches: Mapping[int, TensorMeta]
+) -> ExecutionPlan:
+    """Return the plan with the type of a call's rows for caches, as kernels want them."""
+    values, rows = list(plan.values), plan.values[call.args[0]]
+    assert isinstance(rows, TensorMeta)
+    for index in caches.keys() & set(call.args):
+        values[index] = replace(caches[index], scalar_type=rows.scalar_type)
+    return replace(plan, values=tuple(values))
 
 
 def _packed(graph: Graph, held: set[int], packing: CachePacking) -> Graph:

@@ -176,6 +176,77 @@ def test_caches_that_others_use_stay_as_they_are(how: dict[str, Any]) -> None:
         )
 
 
+def writing_halves(late: bool = False, returned: bool = False) -> MethodWriter:
+    """As `writing`, with caches of f16 that are cast to float32 before attention.
+
+    `late`: the values are written after their cast. `returned`: the cast of the keys is an output.
+    """
+    m = MethodWriter()
+    x, at = m.tensor(ROW), m.tensor((1, 1), "int64")
+    m.inputs(x, at)
+    start = m.value(0)
+    m.kernel("aten::_local_scalar_dense", at, start)
+    made = [unary(m, f"aten.{op}.default", x, ROW) for op in ("neg", "abs")]
+    caches = [m.tensor(CACHE, "float16") for _ in made]
+    wide = []
+    for index, (row, cache) in enumerate(zip(made, caches, strict=True)):
+        half, dummy = m.tensor(ROW, "float16"), m.tensor((1,), "float16")
+        m.kernel("aten::_to_copy.out", row, False, None, half, half)
+        wide.append(m.tensor(CACHE))
+        steps = [
+            ("aten::_to_copy.out", cache, False, None, wide[-1], wide[-1]),
+            (UPDATE, half, cache, start, dummy, dummy),
+        ]
+        for name, *args in steps if late and index else reversed(steps):
+            m.kernel(name, *args)
+    out = m.tensor(ROW)
+    m.kernel(ATTENTION, made[0], *wide, start, None, 0.0, True, None, out, out)
+    m.outputs(unary(m, "aten.neg.default", out, ROW), *([wide[0]] if returned else []))
+    return m
+
+
+@pytest.mark.parametrize("kind", [None, "f16", "int8"])
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+def test_caches_of_halves_are_read_without_casts(device: str, kind: str | None) -> None:
+    async def run() -> None:
+        data = write_pte(writing_halves())
+        plain = await webpte.load(data, device="numpy")
+        on: Any = SimulatedDevice() if device == "simulated" else device
+        async with await webpte.llm.load(data, device=on, kv_cache=kind) as program:
+            for position in (0, 1, 2, 1, 4, POSITIONS - 1):
+                (wanted,) = await plain.forward(*step(position))
+                (found,) = await program.forward(*step(position))
+                close = {"rtol": 1e-5, "atol": 1e-6} if kind != "int8" else {"atol": 0.05}
+                np.testing.assert_allclose(found, wanted, **close)
+            assert sum(program.methods["forward"].kernels_outside.values()) > 0
+            if device == "simulated":
+                words = PACKINGS[kind or "f16"].words(SIZE)
+                assert program.memory().by_kind["state"] == 4 * 2 * POSITIONS * HEADS * words
+                names = [node.op for node in program.graph().nodes]
+                assert names.count("aten::_to_copy.out") == 2, "those of the new rows"
+
+    wait(run())
+
+
+@pytest.mark.parametrize("how", [{"late": True}, {"returned": True}], ids=str)
+def test_casts_that_are_needed_stay(how: dict[str, bool]) -> None:
+    async def run() -> None:
+        data = write_pte(writing_halves(**how))
+        plain = await webpte.load(data, device="numpy")
+        async with await webpte.llm.load(data, device=SimulatedDevice()) as program:
+            for position in (0, 1, 2, 1):
+                got, want = (
+                    await program.forward(*step(position)),
+                    await plain.forward(*step(position)),
+                )
+                for one, other in zip(got, want, strict=True):
+                    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+        with pytest.raises(webpte.errors.InputError, match="no KV cache of floats"):
+            await webpte.llm.load(data, device="numpy", kv_cache="int8")
+
+    wait(run())
+
+
 def writing_bytes() -> MethodWriter:
     """Attention to caches of int8, whose scales and zero points are caches, too."""
     m, scales = MethodWriter(), (1, 1, HEADS, 1)
