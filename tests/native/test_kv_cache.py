@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import zipfile
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -18,6 +17,7 @@ from support.cases.attention.attention_programs import CacheCase
 from support.cases.attention.update_programs import UpdateCase
 from support.devices.native import make_device, need_native
 from support.harness import extent
+from support.llm.optimum_programs import answers, files
 from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
 from webpte.llm import Generator
@@ -167,15 +167,15 @@ def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
 )
 def test_caches_beside_delegates_of_xnnpack(name: str, kind: str) -> None:
     async def check() -> None:
-        with zipfile.ZipFile(LLAMAS / "optimum.zip") as packed:
-            data = packed.read(f"{name}.pte")
-        answers = []
+        found = []
         for device in (device_for("gpu"), "numpy"):
-            async with await webpte.llm.load(data, device=device, kv_cache=kind) as program:
-                answer = Generator(program).generate([1, 17, 33, 44, 20, 5, 57], 12)
+            async with await webpte.llm.load(
+                files()[f"{name}.pte"], device=device, kv_cache=kind
+            ) as program:
+                answer = Generator(program).generate(answers()["prompt"], 12)
                 ignore_stops(answer)
-                answers.append([token async for token in answer])
-        assert answers[0] == answers[1]
+                found.append([token async for token in answer])
+        assert found[0] == found[1]
 
     asyncio.run(check())
 

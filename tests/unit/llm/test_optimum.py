@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +9,7 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
+from support.llm.optimum_programs import answers, files
 from support.page.conversations import tokens_of
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
@@ -20,23 +18,10 @@ from webpte.errors import InputError, WebpteError
 from webpte.llm import Generator, Seq2Seq
 from webpte.llm.cache.pack_cache import kv_cache_bytes
 from webpte.llm.generation import ignore_stops
-from webpte_host.base.layout import ROOT
 
 KINDS = list(PACKINGS)
 PROGRAMS = ["custom", "quantized", "masked", "static", "hybrid"]
 AHEAD = ["custom", "quantized"]  # those whose caches follow the position
-
-
-@cache
-def files() -> dict[str, bytes]:
-    """Read the programs and answers that tests/data/make/make_optimum.py made."""
-    with zipfile.ZipFile(ROOT / "tests" / "data" / "llm" / "optimum.zip") as packed:
-        return {name: packed.read(name) for name in packed.namelist()}
-
-
-def answers() -> dict[str, list[int]]:
-    found: dict[str, list[int]] = json.loads(files()["answers.json"])
-    return found
 
 
 async def opened(name: str, device: str, **options: Any) -> webpte.Program:
