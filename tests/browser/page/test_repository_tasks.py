@@ -84,8 +84,11 @@ def asked(name: str, *given: Any, **options: Any) -> Any:
 def test_a_lone_model_for_xnnpack_becomes_a_chat(page: Page) -> None:
     asking, name = "w17 w33 w44", optimum_programs.LONE
     panel = opened(page, name, "Chat")
+    settings = page.locator("#chat-settings")
+    if not settings.evaluate("(one) => one.open"):
+        settings.get_by_text("Generation settings").click()
     for setting, value in {"max_tokens": 6, "temperature": 0}.items():
-        page.locator(f"[data-act='chat:set'][data-name={setting}]").fill(str(value))
+        settings.locator(f"[data-name={setting}]").fill(str(value))
     panel.locator("#chat-text").fill(asking)
     panel.locator("#chat-text").press("Enter")
     talk = [{"role": "user", "content": asking}]
