@@ -1,8 +1,8 @@
 """`serve.py verify`: runs every program of a suite and compares its outputs.
 
 On device `webgpu` the programs run in headless Chromium, or Firefox, all in the same page. A case
-fails after `--timeout` seconds with neither progress nor CPU activity, or if the page crashes; later
-cases then run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the
+fails after `--timeout` seconds with neither progress nor CPU activity, or if its page crashes; then
+later cases run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the
 programs run in this process. With `--options` every case also runs once per variant, and a table at
 the end compares the variants. A suite is a folder with a manifest, its zip, or a folder of such
 zips. A bundled program (`.bpte`) also counts as a suite, with its cases.
