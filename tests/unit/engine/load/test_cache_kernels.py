@@ -54,7 +54,7 @@ def writing(
     x, at = m.tensor(ROW), m.tensor((1, 1), "int64")
     hidden = None if mask is None else m.tensor((1, POSITIONS), mask)
     m.inputs(x, at, *([hidden] if hidden else []))
-    zeros = {"data": np.zeros(CACHE, np.float32), "mutable": True} if filled else {}
+    zeros: dict[str, Any] = {"data": np.zeros(CACHE, np.float32), "mutable": True} if filled else {}
     keys, values = (m.tensor(CACHE, **zeros) for _ in range(2))
     start = m.value(0)
     m.kernel("aten::_local_scalar_dense", at, start)
@@ -193,7 +193,7 @@ def writing_halves(late: bool = False, returned: bool = False) -> MethodWriter:
         half, dummy = m.tensor(ROW, "float16"), m.tensor((1,), "float16")
         m.kernel("aten::_to_copy.out", row, False, None, half, half)
         wide.append(m.tensor(CACHE))
-        steps = [
+        steps: list[tuple[Any, ...]] = [
             ("aten::_to_copy.out", cache, False, None, wide[-1], wide[-1]),
             (UPDATE, half, cache, start, dummy, dummy),
         ]
@@ -216,8 +216,7 @@ def test_caches_of_halves_are_read_without_casts(device: str, kind: str | None) 
             for position in (0, 1, 2, 1, 4, POSITIONS - 1):
                 (wanted,) = await plain.forward(*step(position))
                 (found,) = await program.forward(*step(position))
-                close = {"rtol": 1e-5, "atol": 1e-6} if kind != "int8" else {"atol": 0.05}
-                np.testing.assert_allclose(found, wanted, **close)
+                np.testing.assert_allclose(found, wanted, atol=0.05 if kind == "int8" else 1e-5)
             assert sum(program.methods["forward"].kernels_outside.values()) > 0
             if device == "simulated":
                 words = PACKINGS[kind or "f16"].words(SIZE)
