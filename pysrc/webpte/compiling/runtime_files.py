@@ -20,6 +20,7 @@ SENTENCES, SPEECH = "webpte-sentences.js", "webpte-speech.js"
 PAGE, DEVICES = "index.html", "devices.json"
 TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
+RANGES = "webpte-ranges.js"  # is fetched for large files
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
 
@@ -88,6 +89,7 @@ def modules(language: bool = True, tasks: Collection[str] = tuple(_TASKS)) -> di
     shared = ("errors.js", "expressions.js", "values.js", "program.js")
     separate = {_MODULES / name: RUNTIME for name in shared}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
+    files[RANGES] = bundled(_MODULES / "ranges.js", separate)
     for kind in tasks:
         name, entry = _TASKS.get(kind, _TASKS[""])
         files[name] = bundled(_MODULES / entry, separate)

@@ -14,6 +14,7 @@ from support.compiling.cases import (
     compile_cases,
     compile_program,
     differences,
+    large,
     run_by_python,
     run_compiled,
 )
@@ -216,6 +217,47 @@ def test_the_runtime_in_a_page(place: Place) -> None:
         "aborted": "AbortError: signal is aborted without reason",
         "missing": "SourceError: digits.pte has 5 bytes, not 73640: it is of another program",
     }
+
+
+IN_RANGES = """
+async ([url, small]) => {
+    const said = (work) => work.then((one) => one, (error) => `${error.name}: ${error.message}`);
+    const answer = async (at) => {
+        const program = await (await import(at)).open();
+        const [scores] = await program.forward(new Float32Array(784).map((_, i) => i % 5));
+        program.close();
+        return [...scores.data];
+    };
+    return [await said(answer(url)), await answer(small)];
+}
+"""
+
+
+def test_large_files_are_read_in_ranges(place: Place) -> None:
+    for name in ("ranges", "whole", "short"):
+        compile_program(ROOT / "web" / "samples" / "digits.pte", place.out / name)
+    large(place.out / "ranges")
+    whole = (large(place.out / "short") / "digits.pte").read_bytes()
+    (place.out / "short" / "digits.pte").write_bytes(whole[:70_000])
+    asked: list[str | None] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/ranges/digits.pte"):
+            asked.append(request.headers.get("range"))
+
+    page = place.harness.page
+    page.on("request", note)
+    ranges, short, plain = (
+        f"{place.site.url}compiled/{name}/index.js" for name in ("ranges", "short", "whole")
+    )
+    found, expected = page.evaluate(IN_RANGES, [ranges, plain])
+    error, _ = page.evaluate(IN_RANGES, [short, plain])
+    page.remove_listener("request", note)
+    assert found == expected
+    assert len(asked) > 1
+    assert all(one and one.startswith("bytes=") for one in asked)
+    told = "SourceError: digits.pte has 70000 bytes, not 73640: it is of another program"
+    assert error == told
 
 
 def test_what_failed_to_open_fetches_no_more(place: Place) -> None:

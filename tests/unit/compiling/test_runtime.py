@@ -360,9 +360,9 @@ def test_the_first_description_that_suits_is_taken(modules: Path) -> None:
     const f16 = ["shader-f16"];
     const gpus = [has(f16, 8), has(f16, 4), has([], 10), has([], 8)];
     return [
-        descriptionFor(has(f16, 10), true, rows),
-        ...gpus.map((gpu) => descriptionFor(gpu, false, rows)),
-        descriptionFor(gpus[0], false, []),
+        descriptionFor(has(f16, 10), true, rows).file,
+        ...gpus.map((gpu) => descriptionFor(gpu, false, rows).file),
+        descriptionFor(gpus[0], false, []).file,
     ];
     """
     found = [name.removesuffix(".json") for name in run(modules, code)]
