@@ -21,6 +21,7 @@ PAGE, DEVICES = "index.html", "devices.json"
 TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
 RANGES = "webpte-ranges.js"  # is fetched for large files
+SELF_TEST = "webpte-self-test.js"  # is fetched for descriptions whose features can be faulty
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
 
@@ -90,6 +91,7 @@ def modules(language: bool = True, tasks: Collection[str] = tuple(_TASKS)) -> di
     separate = {_MODULES / name: RUNTIME for name in shared}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
     files[RANGES] = bundled(_MODULES / "ranges.js", separate)
+    files[SELF_TEST] = bundled(_MODULES / "self_test.js", separate)
     for kind in tasks:
         name, entry = _TASKS.get(kind, _TASKS[""])
         files[name] = bundled(_MODULES / entry, separate)

@@ -1,4 +1,4 @@
-"""Compares compiled programs with the same through Python, in one browser after the other, in turns.
+"""Compares compiled programs with the same through Python: one browser after the other, in turns.
 
     PYTHONPATH=pysrc:tests python -m bench.trees.compiled write OUT [--only resnet18 ...]
     PYTHONPATH=pysrc:tests python -m bench.trees.compiled run OUT [--rounds 2] [options]

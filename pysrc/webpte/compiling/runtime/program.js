@@ -74,12 +74,14 @@ function checkLimits({ features, limits }, has) {
     }
 }
 
-// Finds the adapter of a device of the page, or else the browser's, and whether it computes on the CPU.
+// Finds the adapter of a device of the page, or else the browser's, with facts about it, and whether it computes on the CPU.
 async function findAdapter(device) {
     const adapter = device ? { info: device.adapterInfo, features: device.features, limits: device.limits } : await adapters.request();
     if (!adapter) throw new NoWebGPUError("this browser offers no WebGPU adapter");
-    const { software, vendor, architecture, description } = JSON.parse(adapters.describe(adapter));
-    return { adapter, software: software || /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" ")) };
+    const facts = JSON.parse(adapters.describe(adapter));
+    const { vendor, architecture, description } = facts;
+    facts.software ||= /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" "));
+    return { adapter, ...facts };
 }
 
 // Returns a device that programs with the same needs share, until it is lost.
@@ -137,11 +139,15 @@ class Files {
 
 const EVERY = [{ file: "program.json" }];
 
-// Returns the row of the first description for a device: `has` are the features and limits, of its adapter if there is none.
-export function descriptionFor(has, software, descriptions) {
-    const suits = ({ software: needsSoftware, features = [], limits = {} }) => (software || !needsSoftware)
-        && features.every((name) => has.features.has(name)) && Object.entries(limits).every(([name, limit]) => has.limits[name] >= limit);
-    return descriptions.find(suits) ?? EVERY[0];
+// Returns the rows of the descriptions that suit an adapter, by its facts; the best first.
+export function descriptionsFor({ features: has, limits: most, software, packedDot, matrixShapes }, descriptions) {
+    const suits = ({ software: needsSoftware, features = [], limits = {}, packedDot: dot, matrices = [], subgroup }) => (
+        (software || !needsSoftware) && (packedDot || !dot) && features.every((name) => has.includes(name))
+        && Object.entries(limits).every(([name, limit]) => most[name] >= limit) && matrices.every((shape) => matrixShapes.includes(shape))
+        && (!subgroup || [most.subgroupMinSize, most.subgroupMaxSize].every((size) => size === subgroup))
+    );
+    const found = descriptions.filter(suits);
+    return found.length ? found : EVERY;
 }
 
 // Opens the compiled program in a folder.
@@ -150,18 +156,27 @@ export function descriptionFor(has, software, descriptions) {
 // device        a GPUDevice of the page; by default one that all programs share
 // signal        an AbortSignal, which ends the loading
 // onProgress    called with { stage, done, total }; stages: compile, constants
-// descriptions  the folder's descriptions, of which the first that suits is taken
+// descriptions  the folder's descriptions, of which the first that suits, and passes its self-test, is taken
 // originals     the address of the folder with the .pte and .ptd files, relative to `base`, which is the default
-export async function open(base, { device, signal, onProgress, descriptions = EVERY, originals = base } = {}) {
+export async function open(base, { descriptions = EVERY, ...options } = {}) {
+    for (let at = 0; ; at++) {
+        const found = await findAdapter(options.device); // of an adapter a single device can be requested
+        const rows = descriptionsFor(found, descriptions);
+        const openRow = (row, more) => openAt(base, found, row, { ...options, ...more });
+        if (!rows[at].test || !rows[at + 1]) return openRow(rows[at]);
+        const program = await (await import("./webpte-self-test.js")).openTested(base, rows[at], openRow);
+        if (program) return program;
+    }
+}
+
+async function openAt(base, found, { file, features, limits }, { device, signal, onProgress, originals = base }) {
     const failing = new AbortController(); // ends what is still being fetched when something has failed
     const either = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal;
-    const { adapter, software } = await findAdapter(device);
-    const { file, features, limits } = descriptionFor(adapter, software, descriptions);
-    if (!device && limits) sharedDevice({ features, limits }, adapter).catch(() => {}); // opens while the description comes
+    if (!device && limits) sharedDevice({ features, limits }, found.adapter).catch(() => {}); // opens while the description comes
     const table = check(await fetched(new URL(file, base), "json", signal));
     const program = new Program(base, table, new Files(base, table, either, new URL(originals, base)), device);
     try {
-        await program.load({ adapter, software }, signal, onProgress);
+        await program.load(found, signal, onProgress);
     } catch (error) {
         failing.abort();
         throw error;
@@ -226,7 +241,8 @@ class Program {
     async #build({ adapter, software }, signal, onProgress) {
         const table = this.#table;
         checkLimits(table.device, adapter);
-        const device = this.#given ?? await sharedDevice(table.device, adapter);
+        const { features, limits } = table.device;
+        const device = this.#given ?? await sharedDevice({ features, limits }, adapter);
         const { engine, waiter, request } = engineOf(device, software);
         const progress = onProgress && ((stage, done, total) => onProgress({ stage, done, total }));
         const made = { engine, request, device, buffers: [], plans: [] };

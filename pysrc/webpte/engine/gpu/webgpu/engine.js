@@ -369,19 +369,11 @@
             return true;
         },
 
-        // A run with a timestamp around every dispatch; promises its results and the nanoseconds. `encodeTimed` is the
-        // value of timing.js.
-        profile(encodeTimed, id, described) {
+        // A run whose dispatches `encodeKernels` encodes, in place of replay.js; promises its results.
+        runBy(encodeKernels, id, described) {
             check();
             const plan = planOf(id);
-            return validated(async () => {
-                let times;
-                const staging = submit(plan, copiesOf(described), true, (chunked) => {
-                    times = encodeTimed(device, chunked, plan);
-                });
-                const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);
-                return { bytes, nanoseconds: JSON.stringify(nanoseconds) };
-            });
+            return validated(() => collect(plan, submit(plan, copiesOf(described), true, encodeKernels)));
         },
 
         copy(described) {
