@@ -19,6 +19,7 @@ from webpte.compiling.device_classes import (
     is_between,
 )
 from webpte.compiling.device_test import self_test
+from webpte.compiling.encoder_decoder import answer_tables
 from webpte.compiling.language import language_tables
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import DeviceRow, runtime_files
@@ -100,6 +101,7 @@ def _json(table: Mapping[str, Any]) -> bytes:
 # Files for texts that no page fetches, by the kind of a task's input.
 _UNUSED = {
     "sentences": ("jinja.js",),
+    "spoken": ("jinja.js",),
     "speech": ("jinja.js", "tokenizers.js", TOKENIZER, TOKENIZER_CONFIG),
 }
 
@@ -149,13 +151,17 @@ async def _described(opener: Opener, kind: DeviceClass, examples: Examples) -> _
         elif task is not None:
             examples = {**task_examples(task, program), **examples}
             task = fitted(task, examples)
+        more = {} if language is None else language[0]
+        apart = set() if language is None else {language[1]["method"]} - examples.keys()
+        if task is not None and "decoder" in task:
+            calls = examples.get(task["method"], ())
+            more = await answer_tables(program, recorder, task, calls)
+            apart = set(more)
         tables = {
             name: await _method(build, recorder, name, examples)
             for name in program.methods
-            if language is None or name != language[1]["method"] or name in examples
-        }
-        if language is not None:
-            tables |= language[0]
+            if name not in apart
+        } | more
         description = Description(recorder, tables)
         methods = contents_of(program).methods.values()
         constants = ConstantFiles([method.file.source for method in methods])

@@ -16,7 +16,7 @@ from typing import Any
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
 TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
-SENTENCES, SPEECH = "webpte-sentences.js", "webpte-speech.js"
+SENTENCES, SPEECH, LISTEN = "webpte-sentences.js", "webpte-speech.js", "webpte-listen.js"
 PAGE, DEVICES = "index.html", "devices.json"
 TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
@@ -37,6 +37,7 @@ _TASKS = {
     "text": (TEXT, Path("text.js")),
     "sentences": (SENTENCES, Path("sentences.js")),
     "speech": (SPEECH, Path("speech.js")),
+    "spoken": (LISTEN, Path("listen", ENTRY)),
     "": (TASK, Path("task", ENTRY)),
 }
 

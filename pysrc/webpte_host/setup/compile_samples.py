@@ -32,7 +32,7 @@ _KEY = "samples"  # in the stamp of a runtime: digests of the sources
 _SCRIPT = Path(__file__).with_name("compile_samples.mjs")
 _COMPILER = PYSRC / "webpte" / "compiling"
 _LARGEST = 1 << 20  # bytes of a program: a larger one answers too late to be of use
-_SHARED = ("webpte-run.js", "webpte-task.js", "webpte-view.js")
+_SHARED = ("webpte-run.js", "webpte-self-test.js", "webpte-task.js", "webpte-view.js")
 _OWN = ("index.js",)
 
 

@@ -116,6 +116,7 @@ const TASKS = {
     text: () => import("./webpte-text.js"),
     sentences: () => import("./webpte-sentences.js"),
     speech: () => import("./webpte-speech.js"),
+    spoken: () => import("./webpte-listen.js"),
     other: () => import("./webpte-task.js"),
 };
 
