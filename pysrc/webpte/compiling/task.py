@@ -125,9 +125,7 @@ def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:
     return {name: examples} if examples else {}
 
 
-def _sound_examples(
-    longest: int, frame: int, first: int, least: int, info: Any
-) -> list[list[Any]]:
+def _sound_examples(longest: int, frame: int, first: int, least: int, info: Any) -> list[list[Any]]:
     """Return example calls of whole frames: the longest sound, half of it, and so on."""
     frames, found = (longest - first) // frame, []
     while frames >= least and len(found) < _SOUNDS:

@@ -100,7 +100,6 @@ class Seq2Seq:
         session, most = self._session, max_new_tokens
         return _EncodedGeneration(session, given, first, most, stop, rule, **options)
 
-
     def compiled(self, prompts: Sequence[int]) -> dict[str, Any]:
         """Return the method that encodes and the decoder as a compiled program describes them.
 
@@ -108,7 +107,9 @@ class Seq2Seq:
         """
         session = self._session
         if self.max_context is None:
-            raise InputError(f"{self.program.name} has no limit of tokens, so it cannot be compiled")
+            raise InputError(
+                f"{self.program.name} has no limit of tokens, so it cannot be compiled"
+            )
         decoder = {
             "method": session.method,
             "greedy": f"{session.method}.greedy",

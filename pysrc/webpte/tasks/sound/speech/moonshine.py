@@ -76,7 +76,6 @@ class Moonshine:
         context = self._model.max_context
         return most if context is None else min(most, context - len(self._model.start))
 
-
     def compiled(self) -> dict[str, Any]:
         """Return the preparation of sounds and the answers as a compiled program describes them."""
         model = self._model
