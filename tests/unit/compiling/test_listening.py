@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import webpte
 from support.compiling.hostile import check_changes, check_refused_task
 from support.compiling.node import modules_in, run
+from support.harness import extent
 from support.harness.sounds import moonshine_folder
 from support.llm.small_seq2seq import sound, whisper_folder
 from webpte.tasks.sound.speech import LogMel
@@ -167,8 +169,16 @@ def test_hostile_tasks_are_refused(modules: Path, whisper: Table) -> None:
     check_refused_task(modules, MODULE, whisper, BROKEN)
 
 
-@pytest.mark.parametrize("family", ["whisper", "moonshine"])
+@pytest.mark.parametrize("family", extent.some(["whisper"], "moonshine"))
 def test_whatever_changes_only_typed_errors_follow(
     modules: Path, request: pytest.FixtureRequest, family: str
 ) -> None:
-    check_changes(modules, MODULE, request.getfixturevalue(family))
+    table = copy.deepcopy(request.getfixturevalue(family))
+    for method in table["methods"].values():
+        for plan in method.get("plans", ()):
+            del plan["dispatches"][1:]  # most values of a table, which are alike
+        if "plans" in method:
+            del method["plans"][1:]
+    kept = {"encoder", "text_decoder", "text_decoder.greedy"}
+    table["methods"] = {name: one for name, one in table["methods"].items() if name in kept}
+    check_changes(modules, MODULE, table)
