@@ -208,7 +208,8 @@ export function openTask(program, { task, methods }, base) {
         }
         let text = "";
         for await (const tokens of input.features ? transcribed(samples, options) : spoken(samples)) {
-            const more = tokenizer.decode(JSON.stringify(tokens.filter((token) => !special.has(token))));
+            const said = tokens.filter((token) => !special.has(token));
+            const more = said.length ? tokenizer.decode(JSON.stringify(said)) : "";
             text += more;
             if (more) onText?.(text);
         }
