@@ -101,7 +101,7 @@ def page(without_program: Page) -> Page:
     expect(log_of(page)).to_contain_text("No messages yet")
     settings = page.locator("#chat-settings")
     if not settings.evaluate("(one) => one.open"):
-        settings.get_by_text("Generation settings").click()
+        settings.get_by_text("Settings", exact=True).click()
     for name, value in {**CHANCE, "max_tokens": 6}.items():
         set_number(page, name, value)
     return page

@@ -234,5 +234,5 @@ class Session:
         if results.device != self.device:
             told.append(f"computed on {DEVICE_NAMES[results.device]}")
         if results.held != self.held():
-            told.append("the inputs have changed")
+            told.append("inputs changed")
         return [*told, results.note] if results.note else told

@@ -41,7 +41,7 @@ def test_there_are_those_that_can_be_done_now() -> None:
         await open_sample(app)
         found = await titles(app, browser)
         assert {"Run", "Run on NumPy (CPU)", "Go to Graph", "Copy as Python"} <= {*found}
-        assert {"Close sigmoid.pte", "Reset the inputs", "Trace a run"} <= {*found}
+        assert {"Close sigmoid.pte", "Reset inputs", "Record a trace"} <= {*found}
         assert "Compare with NumPy" not in found  # there is nothing to check
         assert "New conversation" not in found  # with a program that is no language model
         await run(app)
@@ -135,6 +135,6 @@ def test_run_is_first_and_what_takes_something_away_last() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         assert (await titles(app, browser))[0] == "Run"
-        assert (await titles(app, browser))[-2:] == ["Reset the inputs", "Close sigmoid.pte"]
+        assert (await titles(app, browser))[-2:] == ["Reset inputs", "Close sigmoid.pte"]
 
     drive(script, GPU, Engine())

@@ -30,7 +30,9 @@ class CheckController:
     def _commands(self) -> Iterator[Command]:
         session = self._state.session
         if session is not None and _has_example(session) and not session.runner.busy:
-            yield Command("Built-in test", "check-example", view="run")
+            yield Command(
+                "Built-in test", "check-example", view="run", kind="Run", also="check verify"
+            )
 
     async def on_check_example(self, message: Message) -> None:
         session = self._state.idle_session()

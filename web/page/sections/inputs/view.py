@@ -198,7 +198,8 @@ def _media_buttons(state: TensorInput) -> tuple[object, ...]:
         _file_control(state),
         _device_button(state, "camera", "Camera") if state.form is not None else None,
         _device_button(state, "record", "Record") if state.sound is not None else None,
-        _device_button(state, "listen", "Listen") if _can_listen(state) else None,
+        _device_button(state, "listen", "Live mic") if _can_listen(state) else None,
+        _device_button(state, "play", "Play") if state.samples is not None else None,
     )
 
 
@@ -256,11 +257,11 @@ def _random_controls(state: TensorInput) -> tuple[Html, Html]:
 
 
 def _file_control(state: TensorInput) -> Html:
-    kinds, what = ".npy,.npz,.bin", "Load .npy"
+    kinds = ".npy,.npz,.bin"
     if state.form is not None:
-        kinds, what = f"{kinds},image/*", "Load pictures or .npy"
+        kinds = f"{kinds},image/*"
     elif state.sound is not None:
-        kinds, what = f"{kinds},audio/*", "Load sound or .npy"
+        kinds = f"{kinds},audio/*"
     chosen = h(
         "input",
         type="file",
@@ -270,7 +271,7 @@ def _file_control(state: TensorInput) -> Html:
         data_input=state.index,
         aria_label=f"A file for {state.name}",
     )
-    return h("label", what, chosen, class_="button")
+    return h("label", "Upload", chosen, class_="button", title=f"Takes {kinds}")
 
 
 def _typing(state: TensorInput) -> Html:

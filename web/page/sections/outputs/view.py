@@ -62,13 +62,9 @@ def age_view(reasons: Sequence[str]) -> Html:
     """Return the note that the results are outdated, with the reasons."""
     if not reasons:
         return Html("")
-    return h(
-        "p",
-        h("strong", "Outdated: "),
-        "; ".join(reasons),
-        ". Run again to update.",
-        class_="notice notice-warn",
-    )
+    told = "; ".join(reasons)
+    text = f"{told[0].upper()}{told[1:]}. Run again to update."
+    return h("p", text, class_="notice notice-warn")
 
 
 def unknown_state_view(reason: str) -> Html:

@@ -15,6 +15,7 @@ from page.core.palette import Command
 from page.core.session import DEVICE_NAMES, Held, Results, Session
 from page.core.state import AppState, Change
 from page.core.throttle import Throttle
+from page.sections.run.commands import run_commands
 from page.sections.run.kernel_view import kernel_times, kernels_view
 from page.sections.run.live_runs import LiveRuns
 from page.sections.run.view import further_work, run_card, stats_strip, timing_brief, timing_strip
@@ -51,21 +52,9 @@ class RunController:
 
     def _commands(self) -> Iterator[Command]:
         session = self._state.session
-        if session is None or not session.method:
-            return
-        if session.runner.busy:
-            if session.runner.can_stop:
-                yield Command(f"Cancel {session.runner.doing}", "cancel")
-            return
-        yield Command("Run", press="#run-form", keys="Ctrl ⏎")
-        yield Command("Benchmark", "benchmark", view="run")
-        if self._can_check(session):
-            yield Command("Compare with NumPy", "check", view="run")
-        if self._can_profile(session):
-            yield Command("Time the kernels", "profile", view="run")
-        for device, name in self._devices.items():
-            if device != session.device:
-                yield Command(f"Run on {name}", "device", {"value": device})
+        if session is not None and session.method:
+            checks, profiles = self._can_check(session), self._can_profile(session)
+            yield from run_commands(session, self._devices, checks=checks, profiles=profiles)
 
     # ---- acts
 

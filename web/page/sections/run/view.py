@@ -67,9 +67,9 @@ def _live_switch(live: bool) -> Html:
     return h(
         "label",
         h("input", type="checkbox", checked=live, data_act="live"),
-        h("span", "Live", class_="label"),
+        h("span", "Auto-run", class_="label"),
         class_="inline",
-        title="Run whenever an input changes",
+        title="Run on every change of an input",
     )
 
 
@@ -90,7 +90,7 @@ def further_work(
             can_check,
         ),
         _work(
-            "Time the kernels",
+            "Profile kernels",
             "profile",
             "Run once more with a timestamp around every dispatch",
             running,

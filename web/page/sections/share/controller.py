@@ -29,8 +29,8 @@ class ShareController:
 
     def _commands(self) -> Iterator[Command]:
         if self._linked() is not None:
-            yield Command("Copy a link with these inputs", "share")
-            yield Command("Copy code that embeds this program", "share-frame")
+            yield Command("Copy link", "share", kind="Program", also="share url")
+            yield Command("Copy embed code", "share-frame", kind="Program", also="share iframe")
 
     def _linked(self) -> Entry:
         entry = self._entry() if self._state.session is not None else None

@@ -30,9 +30,9 @@ class TuneController:
     def _commands(self) -> Iterator[Command]:
         session = self._state.session
         if self._task is not None:
-            yield Command("Stop tuning", "stop-tuning")
+            yield Command("Stop tuning", "stop-tuning", kind="Run")
         elif session is not None and can_tune_now(session.program):
-            yield Command("Tune kernels", "tune", view="run")
+            yield Command("Tune kernels", "tune", view="run", kind="Run", also="perf speed faster")
 
     # ---- acts
 

@@ -194,7 +194,7 @@ def _limits_view(cards: Mapping[str, Card], chosen: str) -> Html | None:
     if not limits:
         return None
     if all(card.limits for card in cards.values()):
-        limits += " docs/use/export.md says how to install one that can."
+        limits += " Install one that can: python3 serve.py models add smollm2"
     return h("p", limits, class_="notice notice-warn")
 
 

@@ -379,6 +379,7 @@ VIEW = View(
     "documents",
     "Documents",
     order=15,
+    also="retrieval rag pdf",
     make=DocumentsPanel,
     needs=(TEXT_ENCODER,),
     follows=(Change.SESSION, Change.BUSY),

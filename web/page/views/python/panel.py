@@ -59,7 +59,7 @@ class PythonPanel(Panel):
                 h("code", "np"),
                 " and ",
                 h("code", "webpte"),
-                ". Names stay from cell to cell.",
+                ". Variables persist between runs.",
                 class_="note",
             ),
             h(
@@ -214,6 +214,7 @@ VIEW = View(
     "python",
     "Python",
     order=90,
+    also="code console script",
     make=PythonPanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),

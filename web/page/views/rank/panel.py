@@ -173,6 +173,7 @@ VIEW = View(
     "rank",
     "Rank",
     order=14,
+    also="search similarity",
     make=RankPanel,
     needs=(SENTENCE_ENCODER,),
     follows=(Change.SESSION,),

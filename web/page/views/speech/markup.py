@@ -30,7 +30,7 @@ def recognizer(
     rate = task.rate if isinstance(task, SpeechRecognition) else 16_000
     listen = h(
         "button",
-        "Listen",
+        "Live mic",
         type="button",
         class_="primary",
         disabled=not ready,

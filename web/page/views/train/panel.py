@@ -255,6 +255,7 @@ VIEW = View(
     "train",
     "Train",
     order=13,
+    also="fine-tune lora",
     make=TrainPanel,
     needs=(TRAINABLE,),
     follows=(Change.SESSION,),
