@@ -14,9 +14,8 @@ from webpte.inspection.report import MethodGraph
 
 NO_CLOCK = "This adapter has no timestamp queries: kernels cannot be timed."
 KEYS = (
-    "Arrow keys go along the edges, Enter opens a box, + and - zoom, 0 shows all, Shift and an "
-    "arrow key move the drawing, F gives it the full window. The wheel zooms once the drawing is "
-    "clicked."
+    "Arrow keys follow edges · Enter opens · + and − zoom · 0 fits · Shift+arrows move · "
+    "F full window · Click, then scroll to zoom"
 )
 
 
@@ -62,7 +61,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
         type="text",
         value=choices.text,
         data_act=act("search"),
-        placeholder="linear, rms, int8 …",
+        placeholder="Operator, value or dtype",
         autocomplete="off",
         spellcheck="false",
     )
@@ -79,7 +78,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
               aria_label="Next match", aria_disabled=nothing),
             class_="graph-steps",
         )  # fmt: skip
-    label = h("label", h("span", "Search operators, values or dtypes"), field)
+    label = h("label", h("span", "Search (Enter: next, Shift+Enter: previous)"), field)
     return h("form", label, steps, class_="graph-search", data_act=act("step"), data_by="1")
 
 
