@@ -12,6 +12,7 @@ from typing import Any
 
 from page.browser import Source
 from page.core.history import History, PastCall
+from page.core.picture_tiles import PictureTiles, tiles_of
 from page.core.runner import Runner, Timing
 from page.core.sound_stream import SoundStream, stream_of
 from page.shared.html.markup import Html
@@ -159,11 +160,13 @@ class Session:
         """Return how an output of the chosen method is shown."""
         return self.choices.setdefault(self.method, {}).setdefault(output, Choice())
 
-    def stream(self) -> SoundStream | None:
-        """Return the calls that the sound in an input takes, if it takes several."""
+    def stream(self) -> SoundStream | PictureTiles | None:
+        """Return the calls that the sound or picture in an input takes, if it takes several."""
         card = self.source.card
+        if card is None:
+            return None
         sounds = any(isinstance(one, TensorInput) and one.sound for one in self.inputs)
-        return stream_of(self.inputs, card.outputs) if card is not None and sounds else None
+        return (stream_of if sounds else tiles_of)(self.inputs, card.outputs)
 
     @property
     def has_host_times(self) -> bool:

@@ -187,7 +187,7 @@ class RunController:
             raise
         session.finish_run(method, arrays, held, values)
         if stream is not None and len(stream.parts) > 1 and session.shown is not None:
-            session.shown.lost = f"this sound took {count_text(len(stream.parts))} calls"
+            session.shown.lost = f"this took {count_text(len(stream.parts))} calls"
         if live and self._live.forget_failure():
             self._state.show(error="")
         self._outputs.draw()

@@ -154,6 +154,7 @@ class BenchPanel(Panel):
         busy = session is not None and session.runner.busy
         own = self._own
 
+        content: tuple[object, ...]
         cancel = h("button", "Cancel", type="button", data_act="cancel") if busy else None
         if own is None and self._other is None:
             text = (

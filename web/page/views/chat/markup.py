@@ -15,7 +15,8 @@ from page.views.chat.controls import Act
 from page.views.chat.picture_markup import ENLARGED, pictures_view, removable_view
 from page.views.chat.pictures import Edit
 from page.views.chat.settings import ChatSettings
-from page.views.chat.talk import Answer, Message, Talk
+from page.views.chat.talk import Answer, Talk
+from page.views.chat.versions import Message
 from webpte.llm.text import Tokenizer
 
 LOG, FIGURES, TOKEN, EDITED = "chat-log", "chat-figures", "chat-token", "chat-edited"
