@@ -92,7 +92,7 @@ def test_boxes_show_kind_and_attributes() -> None:
     texts = [
         box.text for box in drawing_of(graph, outline(graph, ())).boxes if box.node is not None
     ]
-    assert texts[1] == "3 × 3, stride 2, padding 1 · float32 1 × 16 × 14 × 14"
+    assert texts[1] == "float32 1 × 16 × 14 × 14 · 3 × 3, stride 2"
     assert texts[6] == "float32 1 × 10"
     tints = Tints(graph, "kind", None)
     assert tints.of(graph.nodes[0]) == "graph-kind-convolution"

@@ -16,13 +16,15 @@ def shares_chart(results: Sequence[BenchResult]) -> Html | None:
     if not names:
         return None
     bars = [
-        h("dt", name)
-        + h(
-            "dd",
-            *(
-                _bar(share, result.adapter)
-                for result in results
-                if (share := _share(result, name)) is not None
+        (
+            h("dt", name),
+            h(
+                "dd",
+                *(
+                    _bar(share, result.adapter)
+                    for result in results
+                    if (share := _share(result, name)) is not None
+                ),
             ),
         )
         for name in names

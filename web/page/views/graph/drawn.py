@@ -105,7 +105,7 @@ def drawing_of(graph: MethodGraph, outline: Sequence[Box], names: Names | None =
 
 
 def _call(graph: MethodGraph, node: Node) -> DrawnBox:
-    text = " · ".join(filter(None, (attributes_text(graph, node), gives_text(graph, node))))
+    text = " · ".join(filter(None, (gives_text(graph, node), attributes_text(graph, node))))
     return DrawnBox(f"call {node.id}", "call", short(node.op), text, node.id)
 
 

@@ -24,8 +24,8 @@ _WORDS = {
 }
 MATH = "math"
 KINDS = (*_WORDS, MATH)
-_SHOWN = ("stride", "padding", "dilation", "groups", "dim", "kernel_size")
-_USUAL: dict[str, object] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+_SHOWN = ("kernel_size", "stride", "dilation", "groups", "dim")
+_USUAL: dict[str, object] = {"stride": 1, "dilation": 1, "groups": 1}
 
 
 def kind_of(node: Node) -> str:
