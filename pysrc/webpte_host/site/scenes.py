@@ -267,7 +267,7 @@ def _train(page: DrivenPage) -> None:
     wait_for_end(page, "Trained")
     page.fill("#view-train [name=question]", "Who are you?")
     page.click("#view-train button", "Ask both")
-    wait_for_end(page, "Answered twice")
+    wait_for_end(page, "Answered")
 
 
 SCENES = (

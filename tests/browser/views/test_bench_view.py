@@ -48,7 +48,7 @@ def test_a_gpu_is_measured_and_the_measurement_cancelled(page: Page) -> None:
     panel.get_by_role("button", name="Measure this GPU").click()
     expect(panel).to_contain_text("peak: memory (GB/s)")
     panel.get_by_role("button", name="Cancel").click()
-    expect(status(page)).to_have_text("Cancelled: the figures so far are shown")
+    expect(status(page)).to_have_text("Cancelled. Results so far are shown.")
     expect(panel).to_contain_text("peak: float32 (TFLOP/s)")
     page.get_by_role("tab", name="Run").click()
     page.get_by_role("button", name="Run", exact=True).click()

@@ -76,7 +76,7 @@ class ViewController:
         box = h(
             "div",
             told,
-            h("p", "All other views work.", class_="error-hint"),
+            h("p", "Other views still work.", class_="error-hint"),
             h("details", h("summary", "Details"), h("pre", "\n".join(traces), tabindex="0")),
             class_="error",
         )

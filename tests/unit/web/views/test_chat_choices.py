@@ -152,12 +152,12 @@ def test_guesses_from_the_conversation_do_not_change_an_answer() -> None:
         await open_chat(app, temperature="0", max_tokens="24")
         await send(app, prompt)
         plain = shown(browser)
-        assert "guesses right" not in browser.html["chat-figures"]
+        assert "drafted tokens accepted" not in browser.html["chat-figures"]
         await act(app, "clear")
         await act(app, "set", name="speculate", value="lookup")
         await send(app, prompt)
         assert shown(browser) == plain
-        assert "guesses right" in browser.html["chat-figures"]
+        assert "drafted tokens accepted" in browser.html["chat-figures"]
         assert '<option value="lookup" selected>' in browser.html["view-chat"]
 
     drive(script)

@@ -190,7 +190,7 @@ def test_again_more_and_edited() -> None:
         assert shown(browser)[1:] == [("assistant", other)]
         await send(app, "More")
         await act(app, "edit", line="0")
-        assert "Save and ask" in browser.html["view-chat"]
+        assert "Send" in browser.html["view-chat"]
         await act(app, "save", line="0", fields={"text": "Bye"})
         assert shown(browser) == [
             ("user", "Bye"),

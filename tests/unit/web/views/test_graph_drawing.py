@@ -163,7 +163,7 @@ def test_times_are_measured_on_demand_or_taken_from_the_profile() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app, DIGITS)
         await act(app, "colour", value="time")
-        assert "Not measured yet" in browser.html["view-graph"]
+        assert "Not profiled yet" in browser.html["view-graph"]
         await act(app, "measure")
         session = app._state.session
         assert session is not None
@@ -173,7 +173,7 @@ def test_times_are_measured_on_demand_or_taken_from_the_profile() -> None:
         paint = json.loads(told(browser)["paint"])
         assert sum("graph-heat" in one[0] for one in paint) == len(spent)
         assert all(one[1].endswith("s") for one in paint if "graph-heat" in one[0])
-        assert "Measure again" in browser.html["view-graph"]
+        assert "Profile again" in browser.html["view-graph"]
         await act(app, "stage", value="file")
         assert "optimized graph" in browser.html["view-graph"]
         assert not browser.html.get("error")

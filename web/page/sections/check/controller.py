@@ -37,7 +37,7 @@ class CheckController:
     async def on_check_example(self, message: Message) -> None:
         session = self._state.idle_session()
         if session is not None and _has_example(session):
-            self._state.tell("Checking the example", "busy")
+            self._state.tell("Running the built-in test", "busy")
             await self._state.do(session, self._check(session), "checking the example", False)
 
     async def on_safer(self, message: Message) -> None:

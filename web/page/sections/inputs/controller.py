@@ -287,7 +287,7 @@ class InputController(InputControls):
         self._tell_given(arrival, state)
 
     def _tell_too_late(self, name: str) -> None:
-        self._state.tell(f"{name} was for inputs that are not here any more: drop it again", "bad")
+        self._state.tell(f"{name} came too late: drop it again", "bad")
 
     # ---- drawing
 

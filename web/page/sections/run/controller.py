@@ -139,16 +139,16 @@ class RunController:
             return
         if session.shown.lost:
             self._outputs.tell_unknown_state(session.shown.lost)
-            self._state.tell("Not checked: the state of this program is not known", "bad")
+            self._state.tell("Not compared: the program's state is unknown", "bad")
             return
         self._state.tell("Computing on NumPy", "busy")
         work = self._check(session, session.shown)
-        await self._state.do(session, work, "checking against NumPy", at_once=True)
+        await self._state.do(session, work, "comparing with NumPy", at_once=True)
 
     async def on_profile(self, message: Message) -> None:
         session = self._state.idle_session()
         if session is not None and session.runs[session.method]:
-            self._state.tell("Timing the kernels", "busy")
+            self._state.tell("Profiling kernels", "busy")
             await self._state.do(session, self._profile(session), "timing the kernels", False)
 
     async def on_recover(self, message: Message) -> None:
@@ -182,7 +182,7 @@ class RunController:
             self._outputs.draw_age()
             await self._inputs.explain_failure(session, method, arrays, error)
             if live and self._live.has_failed_alike(session, held, error):
-                self._state.tell("Failed again, with the same error", "bad")
+                self._state.tell("Same error again", "bad")
                 return
             raise
         session.finish_run(method, arrays, held, values)
@@ -277,7 +277,7 @@ class RunController:
         finally:
             reference.close()
         if expected is None:
-            self._state.tell("Stopped: the outputs are not checked")
+            self._state.tell("Stopped: outputs not compared")
             return
         against = "NumPy" if total == 1 else f"NumPy after the same {count_text(total)} calls"
         compared = self._outputs.compare_all(expected, against)
@@ -296,10 +296,10 @@ class RunController:
             raise
         except DeviceError as error:
             self._state.show(kernels=h("p", str(error), class_="notice notice-warn"))
-            self._state.tell("The kernels of this method cannot be timed", "bad")
+            self._state.tell("These kernels cannot be profiled", "bad")
             return
         self._state.show(kernels=kernels_view(kernel_times(trace.steps)))
-        self._state.tell("Kernels timed")
+        self._state.tell("Kernels profiled")
 
     async def _recover(self, session: Session) -> None:
         def progress(stage: str, done: int, total: int) -> None:

@@ -85,14 +85,14 @@ def further_work(
         _work(
             "Compare with NumPy",
             "check",
-            "Make the same calls on the NumPy reference and compare every output",
+            "Repeats the run in NumPy and compares every output",
             running,
             can_check,
         ),
         _work(
             "Profile kernels",
             "profile",
-            "Run once more with a timestamp around every dispatch",
+            "Times every kernel of one run",
             running,
             can_profile,
         ),
@@ -103,7 +103,7 @@ def further_work(
                 "Benchmark",
                 type="submit",
                 disabled=running,
-                title="Run many times, for at most 10 seconds, and show the median",
+                title="Median of many runs, 10 seconds at most",
             ),
             h(
                 "label",

@@ -29,7 +29,7 @@ def shares_chart(results: Sequence[BenchResult]) -> Html | None:
         )
         for name in names
     ]
-    told = "The part of its own peak that each device reaches: arithmetic, or memory in decoding"
+    told = "Share of the device's peak: compute, or memory in decoding"
     return h("figure", h("dl", *bars), h("figcaption", told), class_="bench-shares")
 
 

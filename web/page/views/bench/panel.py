@@ -67,7 +67,7 @@ class BenchPanel(Panel):
                 self._own = replace(base, rows=tuple(rows))
                 self.draw()
         except asyncio.CancelledError:
-            self.state.tell("Cancelled: the figures so far are shown")
+            self.state.tell("Cancelled. Results so far are shown.")
             return
         self.state.tell("Measured")
 
@@ -95,7 +95,7 @@ class BenchPanel(Panel):
                 self._own = replace(base, rows=tuple(rows))
                 self.draw()
         except asyncio.CancelledError:
-            self.state.tell("Cancelled: the figures so far are shown")
+            self.state.tell("Cancelled. Results so far are shown.")
             return
         self.state.tell("Measured")
 
@@ -108,13 +108,13 @@ class BenchPanel(Panel):
 
     def on_copy(self, message: Message) -> None:
         if self._own is not None:
-            done = "The result is copied as JSON"
+            done = "Copied"
             self.state.browser.show(copy={"text": self._own.json(), "done": done})
 
     def on_link(self, message: Message) -> None:
         if self._own is not None:
             link = self._own.link(self.state.base)
-            self.state.browser.show(copy={"text": link, "done": "A link to the result is copied"})
+            self.state.browser.show(copy={"text": link, "done": "Link copied"})
 
     def on_compare(self, message: Message) -> None:
         self._compare(str(message["fields"]["other"]))
@@ -134,7 +134,7 @@ class BenchPanel(Panel):
 
     def _compare(self, text: str) -> None:
         self._other = read_result(text)
-        self.state.tell("The other result is shown beside yours")
+        self.state.tell("Results compared")
         self.draw()
 
     def _read_link(self) -> None:

@@ -193,7 +193,7 @@ def answer_text(answer: Answer) -> str:
 
 def _edited(edit: Edit, line: Message, act: Act) -> Html:
     at = edit.line
-    saves = "Save and ask" if line["role"] == "user" else "Save"
+    saves = "Send" if line["role"] == "user" else "Save"
     return h(
         "form",
         h("label", h("span", "This version is kept", class_="label")),
@@ -335,7 +335,7 @@ def figures_view(answer: Answer | None, max_context: int | None) -> Html:
     steps = f"{plural(stats.decode_tokens, 'token')}, {plural(stats.submissions, 'submission')}"
     if stats.proposed_tokens:
         right, guessed = count_text(stats.accepted_tokens), count_text(stats.proposed_tokens)
-        steps += f", {right} of {guessed} guesses right"
+        steps += f", {right} of {guessed} drafted tokens accepted"
     tiles = [
         tile("first token", first, "after sending"),
         tile("prefill", f"{_speed(stats.prefill_tokens_per_second)}/s", read),

@@ -242,7 +242,7 @@ def answer_view(asked: Answered | None, progress: str, act: Act, busy: bool) -> 
             h("p", _linked(asked, act), class_="documents-said") if asked.text else None,
             h("ol", cited, class_="documents-cited", aria_label="Citations") if cited else None,
             stop if busy else None,
-            h("p", "The answer names no passage.", class_="note")
+            h("p", "No sources cited.", class_="note")
             if asked.ended and asked.text and not cited
             else None,
         ]

@@ -137,7 +137,7 @@ class DocumentsPanel(Panel):
         except asyncio.CancelledError:
             if added:
                 self.start(self._keep(collection), "keeping the documents")
-            self.state.tell("Cancelled: what was added before is there")
+            self.state.tell("Cancelled. Earlier files were added.")
             raise
         finally:
             self._adding = None
@@ -249,7 +249,7 @@ class DocumentsPanel(Panel):
         if not self._is_here(session):
             return
         if session.runner.stopping:
-            self.state.tell("Stopped: the answer is as far as it came")
+            self.state.tell("Stopped")
         self._progress = ""
         if self._asked is not None:
             self._asked.ended = True

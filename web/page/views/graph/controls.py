@@ -142,19 +142,19 @@ def legend_view(
     if choices.colour != "time" or tints.times is not None:
         again = choices.colour == "time"
         return h(
-            "div", tints.legend(), _measure(act, "Measure again", busy) if again else None,
+            "div", tints.legend(), _measure(act, "Profile again", busy) if again else None,
             class_="graph-meaning",
         )  # fmt: skip
     if choices.stage != "planned":
-        text = "Times are measured on the optimized graph."
+        text = "Times are of the optimized graph."
         button = h("button", "Optimized graph", type="button", data_act=act("stage"),
                    data_value="planned")  # fmt: skip
     elif not clock or traced:
-        text, button = NO_CLOCK if not clock else "The last measurement was of other calls.", None
-        button = _measure(act, "Measure again", busy) if clock else None
+        text, button = NO_CLOCK if not clock else "The last profile was of other calls.", None
+        button = _measure(act, "Profile again", busy) if clock else None
     else:
-        text = "Not measured yet: measuring runs the method once with the current inputs."
-        button = _measure(act, "Measure", busy)
+        text = "Not profiled yet: one run with the current inputs."
+        button = _measure(act, "Profile", busy)
     return h("div", h("p", text, class_="note"), button, class_="graph-meaning")
 
 

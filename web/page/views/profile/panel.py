@@ -86,7 +86,7 @@ class ProfilePanel(Panel):
             return
         traced, held = traced_inputs(self.state, session), session.held()
         self.state.show(error="")
-        self.state.tell("Tracing a run", "busy")
+        self.state.tell("Recording a trace", "busy")
         work = self._trace(session, session.method, traced, held)
         await self.state.do(session, work, f"tracing {session.method}")
 

@@ -206,7 +206,7 @@ class PythonPanel(Panel):
     def on_copy(self, message: Message) -> None:
         if self.state.session is not None:
             text = as_python(self.state.session)
-            self.state.browser.show(copy={"text": text, "done": "The code is copied"})
+            self.state.browser.show(copy={"text": text, "done": "Code copied"})
 
 
 def _shown(result: CellResult) -> list[Html]:
