@@ -163,10 +163,12 @@ class Session:
     def stream(self) -> SoundStream | PictureTiles | None:
         """Return the calls that the sound or picture in an input takes, if it takes several."""
         card = self.source.card
-        if card is None:
-            return None
-        sounds = any(isinstance(one, TensorInput) and one.sound for one in self.inputs)
-        return (stream_of if sounds else tiles_of)(self.inputs, card.outputs)
+        tensors = [one for one in self.inputs if isinstance(one, TensorInput)]
+        if card is not None and any(one.sound for one in tensors):
+            return stream_of(self.inputs, card.outputs)
+        if card is not None and any(one.tiled_size for one in tensors):
+            return tiles_of(self.inputs, card.outputs)
+        return None
 
     @property
     def has_host_times(self) -> bool:
