@@ -1,4 +1,4 @@
-"""Compressed copies of what the server sends, kept in memory: each is made once."""
+"""Compressed copies of the server's files, kept in memory: each is made once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gzip
 import threading
 from collections import OrderedDict
 
-SMALLEST, LARGEST = 1024, 32 << 20  # bytes of what is worth compressing
+SMALLEST, LARGEST = 1024, 32 << 20  # bytes: other sizes stay plain
 KEPT = 64 << 20  # bytes of all copies
 _LEVEL = 4  # Pyodide's 9.6 MB in 0.15 s; the highest level saves another 4 %
 _KINDS = ("text/", "application/json", "application/wasm", "application/manifest", "image/svg")

@@ -23,7 +23,7 @@ def package_version(init: Path = PYSRC / "webpte" / "__init__.py") -> str:
 
 
 def source_address(root: Path = ROOT) -> str:
-    """Return the address of the repository that a checkout was cloned from; "" if it has none."""
+    """Return the address of the repository that a checkout was cloned from, or ""."""
     config = configparser.ConfigParser(strict=False, interpolation=None)
     try:
         config.read(root / ".git" / "config", encoding="utf-8")

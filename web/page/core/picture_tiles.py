@@ -20,7 +20,7 @@ from page.shared.inputs.inputs import Input, TensorInput
 from page.shared.inputs.photos import Form, PhotoPart
 from page.shared.npy import Array
 
-SIDE = 512  # pixels a side of a tile, or what the input takes if that is less
+SIDE = 512  # pixels a side of a tile; fewer if the input has a smaller bound
 Call = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
 
 
@@ -71,7 +71,7 @@ class PictureTiles:
         return photos.form_of(bounds, self.forms[at] if at < len(self.forms) else "")
 
     def _whole(self, value: Any, at: int) -> Array | None:
-        """Return an empty picture that takes the tiles of an output; None if it is none."""
+        """Return an empty picture that takes the tiles of an output; None for any other output."""
         form, part = self._form(value, at), self.parts[0]
         if form is None:
             return None

@@ -13,7 +13,7 @@ _GROUP = "Run"
 def run_commands(
     session: Session, devices: Mapping[str, str], *, checks: bool, profiles: bool
 ) -> Iterator[Command]:
-    """Yield what can be run; `checks` and `profiles` say which of these are possible."""
+    """Yield the runs that are possible; `checks` and `profiles` say whether two of them are."""
     if session.runner.busy:
         if session.runner.can_stop:
             yield Command(f"Cancel {session.runner.doing}", "cancel", kind=_GROUP, also="stop")

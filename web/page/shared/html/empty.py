@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from page.shared.html.markup import Html, h
 
-# Paths in a box of 160 by 72, drawn as lines; those of bars have thick ones.
+# Paths in a box of 160 by 72: bars are thick lines.
 _BARS = {
     "bench": "M10 16H124 M10 36H150 M10 56H74",
     "profile": "M10 14H38 M54 14H118 M30 36H64 M92 36H112 M66 58H84 M118 58H150",
@@ -20,7 +20,7 @@ _RUN = "M10 20H50V52H10Z M58 36H98 M90 28l8 8-8 8 M106 20H150V52H106Z"
 
 
 def sketch(view: str) -> Html:
-    """Return the sketch of a view; of a run for views without one of their own."""
+    """Return the sketch of a view; for most views it is a run."""
     path = _BARS.get(view) or _LINES.get(view, _RUN)
     kind = "sketch sketch-bars" if view in _BARS else "sketch"
     return h("svg", h("path", d=path), viewBox="0 0 160 72", class_=kind, aria_hidden="true")

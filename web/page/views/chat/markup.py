@@ -368,8 +368,8 @@ def chat_view(
     below: Sequence[Html],
     drop: str | None = None,
 ) -> Html:
-    """Return the whole view; `earlier` is the list of other conversations, left of this one where
-    there is room, and `below` its settings. `drop` is the act of a file that is dropped onto the
+    """Return the whole view; `earlier` is the list of other conversations, on the left where
+    there is room, and `below` are the settings. `drop` is the act of a file that is dropped onto the
     conversation."""
     return h(
         "section",

@@ -163,7 +163,7 @@ class Talk:
         self._begin(reply, options)
 
     def ask_again(self, settings: ChatSettings) -> None:
-        """Ask for another answer to the last question; the one before is a version of it."""
+        """Ask for another answer to the last question; the old answer becomes a version."""
         self._set_system(settings.system)
         options, lines = settings.options(), self.lines
         line = len(lines) - 1
@@ -196,7 +196,7 @@ class Talk:
         self._current = reply, answer
 
     def edit(self, line: int, text: str, pictures: Sequence[ChatPicture] = ()) -> None:
-        """Edit a message, which keeps these pictures; it and those after it become a version."""
+        """Edit a message, which keeps these pictures; all from here on becomes a version."""
         lines = self.lines
         self._keep(line, self._tail(line))
         shift = len(self._chat.messages) - len(lines)

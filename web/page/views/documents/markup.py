@@ -125,7 +125,7 @@ def search_view(query: str, near: str, found: Html, act: Act) -> Html:
 
 
 def found_view(found: Sequence[Passage], summary: str, act: Act, query: str) -> Html:
-    """Return the passages of a search, the nearest first; those that are unrelated are folded."""
+    """Return the passages of a search, the nearest first; unrelated passages are folded."""
 
     def listed(matching: bool) -> list[Html]:
         chosen = ((at, one) for at, one in enumerate(found) if (one.score > 0) == matching)

@@ -12,7 +12,7 @@ from page.shared.html.units import plural
 from page.shared.npy import Array
 from page.shared.outputs.figures import caption, plot
 
-MOST = 12  # rows: those that last longest
+MOST = 12  # rows, the longest answers
 _SIZE = 1000, 20  # of a row, in its own units
 
 
