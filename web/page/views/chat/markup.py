@@ -369,8 +369,8 @@ def chat_view(
     drop: str | None = None,
 ) -> Html:
     """Return the whole view; `earlier` is the list of other conversations, on the left where
-    there is room, and `below` are the settings. `drop` is the act of a file that is dropped onto the
-    conversation."""
+    there is room, and `below` are the settings. `drop` is the act of a file that is dropped onto
+    the conversation."""
     return h(
         "section",
         h("div", h("h2", "Chat"), h("div", head, class_="chat-head"), class_="card-head"),

@@ -86,7 +86,9 @@ def rank(
         Score(at, labels[at] if named else "", value, None if shares is None else shares[0, at])
         for at, value in highest
     )
-    return Ranking(scores, f"Highest scores{after}" if named or after else "Largest values")
+    # Scores with names need no caption but how they became probabilities.
+    caption = after.removeprefix(", ").capitalize() if named or after else "Largest values"
+    return Ranking(scores, caption)
 
 
 def _best_of_rows(
@@ -202,7 +204,7 @@ def _figure(ranking: Ranking) -> Html:
             [_score(score) for score in ranking.scores],
             class_="largest" if ranking.rows else "largest answered",
         ),
-        h("figcaption", ranking.caption + more),
+        h("figcaption", ranking.caption + more) if ranking.caption or more else None,
     )
 
 
