@@ -190,7 +190,7 @@ def _run_a_cell(page: DrivenPage) -> None:
 
 
 def _measure(page: DrivenPage) -> None:
-    page.click("#view-bench button", "Measure")
+    page.click("#view-bench button", "Start")
     wait_for_end(page, "Measured")
 
 
