@@ -340,6 +340,8 @@ def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
         asking = asyncio.ensure_future(send(app, "Hello"))
         await until(lambda: bool(browser.appended))
         assert 'aria-busy="true"' in browser.html["view-chat"]
+        assert 'id="chat-stop"' in browser.html["view-chat"]  # in the place of Send
+        assert 'id="chat-send"' not in browser.html["view-chat"]
         if way == "stop":
             await act(app, "stop")
         elif way == "close":
