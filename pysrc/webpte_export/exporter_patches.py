@@ -33,6 +33,7 @@ def patch_exporter() -> None:
     keep_fake_mode()
     keep_shared_state()
     keep_unused_inputs()
+    keep_changing_sizes()
     take_masks_as_given()
 
 
@@ -136,6 +137,29 @@ def keep_unused_inputs() -> None:
         self.input_ids += [ids] if isinstance(ids, int) else ids
 
     VkGraphBuilder.process_placeholder_node = process
+
+
+def keep_changing_sizes() -> None:
+    """Let a size in a delegate be a number that changes, if it is one of the example's shape.
+
+    The exporter's passes replace its symbol by the example's number, and then refused the size.
+    """
+    from executorch.backends.vulkan.serialization.vulkan_graph_builder import VkGraphBuilder
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    original = VkGraphBuilder.build_graph
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def build(self: Any) -> Any:
+        shapes = ShapeEnv()
+        for node in self.program.graph_module.graph.nodes:
+            if type(node.meta.get("val")) is int:
+                node.meta["val"] = shapes.create_unbacked_symint()
+        return original(self)
+
+    VkGraphBuilder.build_graph = build
 
 
 def take_masks_as_given() -> None:
