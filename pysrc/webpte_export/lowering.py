@@ -6,7 +6,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from webpte_export.check_export import check_readable
@@ -40,11 +40,20 @@ def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, stri
     import torch
 
     from webpte_export.experts import SmallTopK
+    from webpte_export.rewrite.example import with_unlike_sizes
 
-    given = _distinct(inputs)
-    refused = f"torch.export cannot export {type(module).__name__}"
-    with explained("torch.export", refused), nullcontext() if strict else SmallTopK():
-        return torch.export.export(module, given, dynamic_shapes=dynamic_shapes, strict=strict)
+    def export(given: tuple[Any, ...]) -> Any:
+        with nullcontext() if strict else SmallTopK():
+            return torch.export.export(
+                module, _distinct(given), dynamic_shapes=dynamic_shapes, strict=strict
+            )
+
+    unlike = with_unlike_sizes(module, inputs, dynamic_shapes)
+    if unlike is not None:
+        with suppress(Exception):  # the given sizes say more in a message
+            return export(unlike)
+    with explained("torch.export", f"torch.export cannot export {type(module).__name__}"):
+        return export(inputs)
 
 
 def runnable_form(
@@ -131,7 +140,7 @@ def lower(
             raise  # only delegates have these
         try:
             data = _lowered(exported, half, metadata, naming, delegates=False)
-        except ExportError:
+        except Exception:  # the first failure says more
             raise error from None
         return data, (error.details or str(error)).strip().splitlines()[0]
 

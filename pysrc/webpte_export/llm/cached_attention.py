@@ -75,16 +75,23 @@ def attend(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
+    indices: Tensor | None = None,
     **_options: Any,
 ) -> tuple[Tensor, None]:
     """Attend to the cache: (1, heads, n, head_dim) each -> (1, n, heads, head_dim).
 
-    `s_aux` (heads,) are sinks: a score of nothing for each head.
+    `s_aux` (heads,) are sinks: a score of nothing for each head. `indices` (1, n, k) are the keys
+    that an indexer chose for each token.
     """
     assert STEP.decoder is not None
     width = query.shape[-1]
     scale = scaling if scaling is not None else width**-0.5
     if STEP.decoder.masked:
+        if indices is not None and indices.shape[-1] < key.shape[2]:
+            assert attention_mask is not None
+            hidden = torch.full_like(attention_mask[:, 0], _MASKED)
+            chosen = hidden.scatter(-1, indices.to(torch.int64), 0.0)
+            attention_mask = torch.minimum(attention_mask, chosen.unsqueeze(1))
         return _behind_mask(query * scale, key, value, attention_mask, softcap, s_aux), None
     cache = STEP.decoder.caches[str(module.layer_idx)]
     window = sliding_window if sliding_window and sliding_window < cache.context else None

@@ -276,7 +276,7 @@ def _most_tokens(model: Any) -> int | None:
 def _cached_layers(cache: Any) -> dict[int, AttentionLayer]:
     """Return the attention layers with keys and values that a model has written to a cache."""
     found = {}
-    for number, layer in enumerate(cache.layers):
+    for number, layer in enumerate(getattr(cache, "layers", ())):
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
         if isinstance(keys, Tensor) and isinstance(values, Tensor):
             found[number] = AttentionLayer(keys, values)

@@ -41,12 +41,17 @@ _RULES: dict[str, Rule] = {}
 
 # Operators that move elements, or whose results are sums of elements: done for each part.
 _BOTH = frozenset(
-    "alias as_strided broadcast_to cat chunk clone contiguous cumsum detach diagonal diff "
-    "embedding expand expand_as flatten flip gather index index_add index_copy index_put "
-    "index_select lift_fresh lift_fresh_copy mean movedim narrow neg permute repeat reshape roll "
-    "scatter scatter_add select select_scatter slice slice_scatter split split_with_sizes squeeze "
-    "stack sum swapaxes t tile transpose tril triu unbind unflatten unfold unsqueeze view view_as "
-    "where _unsafe_view _reshape_alias diagonal_scatter take_along_dim zeros_like".split()
+    (
+        *("alias", "as_strided", "broadcast_to", "cat", "chunk", "clone", "contiguous", "cumsum"),
+        *("detach", "diagonal", "diff", "embedding", "expand", "expand_as", "flatten", "flip"),
+        *("gather", "index", "index_add", "index_copy", "index_put", "index_select", "lift_fresh"),
+        *("lift_fresh_copy", "mean", "movedim", "narrow", "neg", "permute", "repeat", "reshape"),
+        *("roll", "scatter", "scatter_add", "select", "select_scatter", "slice", "slice_scatter"),
+        *("split", "split_with_sizes", "squeeze", "stack", "sum", "swapaxes", "t", "tile"),
+        *("transpose", "tril", "triu", "unbind", "unflatten", "unfold", "unsqueeze", "view"),
+        *("view_as", "where", "_unsafe_view", "_reshape_alias", "diagonal_scatter"),
+        *("take_along_dim", "zeros_like"),
+    )
 )
 # Of these arguments, complex numbers count; other numbers are sizes and indices.
 _NUMBERS = {"masked_fill": 2, "constant_pad_nd": 2, "full": 1, "full_like": 1, "fill": 1}
@@ -191,11 +196,15 @@ class _Interpreter(torch.fx.Interpreter):
             return _RULES[name](self, *args, **kwargs)
         if name in _BOTH or name in _NUMBERS:
             return self._each_part(target, name, args, kwargs)
-        line = line_of(places_in(self._node.meta.get("stack_trace") or ""))
-        raise ExportError(
-            f"the export has no {name!r} of complex numbers.{f'{chr(10)}  {line}' if line else ''}\n"
-            "Compute it with the real and the imaginary part (x.real, x.imag)."
+        raise self.refusal(
+            f"the export has no {name!r} of complex numbers.",
+            "Compute it with the real and the imaginary part (x.real, x.imag).",
         )
+
+    def refusal(self, what: str, do: str) -> ExportError:
+        """Return an error that names the line of the node that is run."""
+        line = line_of(places_in(self._node.meta.get("stack_trace") or ""))
+        return ExportError("\n".join([what, *([f"  {line}"] if line else []), do]))
 
     def _each_part(self, target: Any, name: str, args: Any, kwargs: Any) -> Any:
         number = _NUMBERS.get(name)
@@ -564,11 +573,9 @@ def _c2c(run: Any, x: Any, dims: Sequence[int], sign: int) -> Any:
 
 def _static(run: Any, sizes: Sequence[Any]) -> None:
     if not all(isinstance(size, int) for size in sizes):
-        line = line_of(places_in(run._node.meta.get("stack_trace") or ""))
-        raise ExportError(
-            "a Fourier transform is along a dim of changing size."
-            f"{f'{chr(10)}  {line}' if line else ''}\nGive it a fixed size: pad the signal, or cut "
-            "it into frames of one length (stft)."
+        raise run.refusal(
+            "a Fourier transform is along a dim of changing size.",
+            "Give it a fixed size: pad the signal, or cut it into frames of one length (stft).",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -23,11 +24,10 @@ def fold_linear_algebra(exported: Any) -> Any | None:
             found = getattr(module.get_submodule(owner), last)
             if isinstance(found, torch.Tensor):
                 values[node] = found.detach()
-        elif node.op == "call_function" and node.all_input_nodes:
-            if all(each in values for each in node.all_input_nodes) and _is_pure(node):
-                given = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
-                with torch.no_grad():
-                    values[node] = node.target(*given[0], **given[1])
+        elif _depends_on(node, values):
+            given = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+            with torch.no_grad():
+                values[node] = node.target(*given[0], **given[1])
     count = 0
     for node in list(graph.nodes):
         if node not in values or not isinstance(values[node], torch.Tensor):
@@ -52,9 +52,13 @@ def _is_linear_algebra(node: Any) -> bool:
     return schema is not None and schema.name.removeprefix("aten::") in LINEAR_ALGEBRA
 
 
-def _is_pure(node: Any) -> bool:
+def _depends_on(node: Any, values: Mapping[Any, Any]) -> bool:
+    """Return whether a node computes something from known values alone."""
+    if node.op != "call_function" or not node.all_input_nodes:
+        return False
     schema = getattr(node.target, "_schema", None)
-    return node.target.__name__ == "getitem" or (schema is not None and not schema.is_mutable)
+    pure = node.target.__name__ == "getitem" or (schema is not None and not schema.is_mutable)
+    return pure and all(each in values for each in node.all_input_nodes)
 
 
 def _comes_from_linear_algebra(node: Any) -> bool:

@@ -199,8 +199,11 @@ def rrelu(
 
 
 RANDOM = frozenset(
-    "rand randn rand_like randn_like bernoulli exponential uniform normal normal_functional randint "
-    "randint_like multinomial randperm native_dropout geometric cauchy log_normal".split()
+    (
+        *("rand", "randn", "rand_like", "randn_like", "bernoulli", "exponential", "uniform"),
+        *("normal", "normal_functional", "randint", "randint_like", "multinomial", "randperm"),
+        *("native_dropout", "geometric", "cauchy", "log_normal"),
+    )
 )
 
 
@@ -319,10 +322,11 @@ def table() -> dict[Any, Callable[..., Any]]:
 
 # Composite operators that contain operators of the table.
 COMPOSITE = (
-    "linalg_inv inverse det linalg_det logdet slogdet linalg_slogdet linalg_solve linalg_solve_ex "
-    "linalg_cholesky linalg_matrix_power matrix_power grid_sampler linalg_pinv pinverse rrelu "
-    "linalg_inv_ex linalg_tensorinv linalg_tensorsolve cov corrcoef linalg_multi_dot pad _pad_enum "
-    "gumbel_softmax rand_like".split()
+    *("linalg_inv", "inverse", "det", "linalg_det", "logdet", "slogdet", "linalg_slogdet"),
+    *("linalg_solve", "linalg_solve_ex", "linalg_cholesky", "linalg_matrix_power", "matrix_power"),
+    *("grid_sampler", "linalg_pinv", "pinverse", "rrelu", "linalg_inv_ex", "linalg_tensorinv"),
+    *("linalg_tensorsolve", "cov", "corrcoef", "linalg_multi_dot", "pad", "_pad_enum"),
+    *("gumbel_softmax", "rand_like"),
 )
 
 

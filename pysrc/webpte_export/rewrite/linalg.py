@@ -18,11 +18,15 @@ aten = torch.ops.aten
 MOST_ROWS = 32
 
 LINEAR_ALGEBRA = frozenset(
-    "linalg_cholesky linalg_cholesky_ex cholesky linalg_inv linalg_inv_ex inverse linalg_pinv "
-    "pinverse slogdet linalg_slogdet _linalg_slogdet logdet det linalg_det _linalg_det linalg_solve "
-    "linalg_solve_ex linalg_solve_triangular triangular_solve cholesky_solve cholesky_inverse "
-    "linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh linalg_matrix_exp matrix_exp "
-    "linalg_lu linalg_lu_factor linalg_matrix_power linalg_lstsq linalg_matrix_rank".split()
+    (
+        *("linalg_cholesky", "linalg_cholesky_ex", "cholesky", "linalg_inv", "linalg_inv_ex"),
+        *("inverse", "linalg_pinv", "pinverse", "slogdet", "linalg_slogdet", "_linalg_slogdet"),
+        *("logdet", "det", "linalg_det", "_linalg_det", "linalg_solve", "linalg_solve_ex"),
+        *("linalg_solve_triangular", "triangular_solve", "cholesky_solve", "cholesky_inverse"),
+        *("linalg_qr", "linalg_svd", "_linalg_svd", "linalg_eigh", "_linalg_eigh"),
+        *("linalg_matrix_exp", "matrix_exp", "linalg_lu", "linalg_lu_factor"),
+        *("linalg_matrix_power", "linalg_lstsq", "linalg_matrix_rank"),
+    )
 )
 
 
@@ -31,9 +35,8 @@ def _size(a: Tensor) -> int:
     if isinstance(n, int) and n <= MOST_ROWS:
         return n
     raise ExportError(
-        f"webpte takes inverses, determinants and factors of matrices of at most {MOST_ROWS} rows "
-        f"and of a fixed size, but here is one of {n}. If it depends on weights only, compute it in "
-        "__init__, and keep the result in a buffer."
+        f"inverses, determinants and factors are of matrices with at most {MOST_ROWS} rows, but here "
+        f"are {n}. Compute them before the model, or split the matrix into blocks."
     )
 
 

@@ -133,6 +133,13 @@ for _name in ("tril", "triu"):
         typed=True,
     )
 
-register("aten::rand.out", "size", uniform, typed=True, notes=RANDOM)
-register("aten::randn.out", "size", normal, typed=True, notes=RANDOM)
-register("aten::native_dropout.out", "input, p, train", dropout, outputs=2, notes=RANDOM)
+register("aten::rand.out", "size", uniform, typed=True, notes=RANDOM, draws=True)
+register("aten::randn.out", "size", normal, typed=True, notes=RANDOM, draws=True)
+register(
+    "aten::native_dropout.out",
+    "input, p, train",
+    dropout,
+    outputs=2,
+    notes=RANDOM,
+    draws=True,
+)
