@@ -177,7 +177,7 @@ def test_caches_that_others_use_stay_as_they_are(how: dict[str, Any]) -> None:
 
 
 def writing_halves(late: bool = False, returned: bool = False) -> MethodWriter:
-    """Write the program of `writing` with caches of f16, which are cast to float32 before attention.
+    """Write the program of `writing` with caches of f16, cast to float32 before attention.
 
     `late`: the values are written after their cast. `returned`: the cast of the keys is an output.
     """
