@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import shutil
 import wave
 from collections.abc import Iterator
@@ -19,8 +20,10 @@ from playwright.sync_api import Browser, Page, expect
 import webpte
 from support.compiling.cases import compile_program
 from support.compiling.pages import PAGE
+from support.docs.documents import blocks_of
 from support.harness.limits import EXPECT_MS
 from support.harness.sounds import letters_folder
+from support.harness.task_cases import models_folder
 from support.llm.small_seq2seq import RATE, sound
 from support.page.static_site import static_host
 from support.page.strokes import draw_one
@@ -30,6 +33,7 @@ from webpte_host.base.progress import Display
 from webpte_host.harness.browser import PageLog
 from webpte_host.setup.text_libraries import text_libraries
 
+CAMERA = ROOT / "docs" / "start" / "camera_page.md"
 SAMPLES = ROOT / "web" / "samples"
 QUESTION = "What does a cow say?"
 NEXT = "What does a dog say?"
@@ -80,6 +84,18 @@ def page(browser: Browser) -> Iterator[Page]:
     yield page
     assert log.errors == []
     page.close()
+
+
+def test_the_page_with_a_camera(page: Page, site: tuple[Path, str]) -> None:
+    (block,) = [one for one in blocks_of(CAMERA) if one.text.startswith("<!doctype html>")]
+    folder = site[0] / "camera"
+    compile_program(models_folder() / "shapes", folder / "model", task="image-classification")
+    text = block.text.replace("<!doctype html>", PAGE)  # which has an icon, too
+    (folder / "index.html").write_text(text, "utf-8")
+    page.context.grant_permissions(["camera"])
+    page.goto(f"{site[1]}camera/")
+    told = re.compile(r"^\S+: \d+ %(, \S+: \d+ %)*$")
+    expect(page.locator("p")).to_have_text(told, timeout=EXPECT_MS)
 
 
 def opened(page: Page, url: str, name: str) -> None:
