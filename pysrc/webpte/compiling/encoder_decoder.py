@@ -60,7 +60,7 @@ def _different(plans: Sequence[Table]) -> list[Table]:
 
 
 def _counts(decoder: Method, prompts: Sequence[int]) -> list[int]:
-    """Return the numbers of tokens of a call: 1, and the lengths of prompts that fit into a call."""
+    """Return the numbers of tokens of a call: 1, and the lengths of prompts that fit."""
     tokens = decoder.info.inputs[0]
     assert isinstance(tokens, TensorInfo), "see `Seq2Seq`"
     low, high = tokens.bounds[1]

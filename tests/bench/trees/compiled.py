@@ -1,11 +1,12 @@
-"""Compares compiled programs with the same through Python: one browser after the other, in turns.
+"""Compares compiled programs with the same through Python: one browser after another, in turns.
 
     PYTHONPATH=pysrc:tests python -m bench.trees.compiled write OUT [--only resnet18 ...]
     PYTHONPATH=pysrc:tests python -m bench.trees.compiled run OUT [--rounds 2] [options]
 
 `write` writes OUT/NAME.head, a program without its weights, and OUT/NAME, the program compiled: a
 few megabytes to carry to another machine, where `run` adds the weights. `run` prints rates per
-second, compiled beside Python, and the rates of variants: the runtime with a changed constant. The first token is timed from the moment the page begins to load.
+second, compiled beside Python, and the rates of variants: the runtime with a changed constant. The
+first token is timed from the moment the page begins to load.
 """
 
 from __future__ import annotations
