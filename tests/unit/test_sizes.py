@@ -18,7 +18,7 @@ BUDGET = {
     "pysrc/webpte/llm": 15_450,  # with the figures of a GPU, and packed caches beside delegates
     "pysrc/webpte/tasks": 11_100,  # with published layouts of models, drawings, compiled speech
     "web/page": 27_000,
-    "tests": 128_800,  # XNNPACK, repositories in parts, drawings, compiled programs
+    "tests": 129_600,  # XNNPACK, repositories in parts, compiled programs and speech
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.
