@@ -60,6 +60,8 @@ export interface OpenOptions extends LoadOptions {
   descriptions?: DeviceClass[];
   /** The address of the folder with the .pte and .ptd files, by default the program's. */
   originals?: string | URL;
+  /** Whether files of 64 MB and more are kept in the browser for the next visit (true). */
+  keep?: boolean;
 }
 
 export interface GenerateOptions {
