@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 import webpte
 from support.compiling.cases import compile_program
@@ -86,16 +86,19 @@ def page(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
-def test_the_page_with_a_camera(page: Page, site: tuple[Path, str]) -> None:
+def test_the_page_with_a_camera(profile: BrowserContext, site: tuple[Path, str]) -> None:
+    """The context has a camera, with a test signal."""
     (block,) = [one for one in blocks_of(CAMERA) if one.text.startswith("<!doctype html>")]
     folder = site[0] / "camera"
     compile_program(models_folder() / "shapes", folder / "model", task="image-classification")
     text = block.text.replace("<!doctype html>", PAGE)  # which has an icon, too
     (folder / "index.html").write_text(text, "utf-8")
-    page.context.grant_permissions(["camera"])
+    page = profile.new_page()
+    profile.grant_permissions(["camera"])
     page.goto(f"{site[1]}camera/")
     told = re.compile(r"^\S+: \d+ %(, \S+: \d+ %)*$")
     expect(page.locator("p")).to_have_text(told, timeout=EXPECT_MS)
+    page.close()
 
 
 def opened(page: Page, url: str, name: str) -> None:

@@ -222,6 +222,7 @@ async ([address, calls]) => {
 
 @pytest.mark.parametrize("family", ["moonshine", "whisper"])
 def test_answers_in_tokens_are_those_of_python(page: Page, folder: Path, family: str) -> None:
+    calls: list[tuple[np.ndarray, dict[str, str]]]
     if family == "moonshine":
         model, calls = moonshine_folder(), [(sound(seconds), {}) for seconds in HEARD]
     else:

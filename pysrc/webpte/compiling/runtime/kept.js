@@ -68,7 +68,8 @@ export async function placeOf(url) {
         writer({ size, etag, modified }, signal) {
             const pieces = [];
             let waiting = 0;
-            let full = null; // ends the wait of readers
+            const readers = []; // functions that end the wait of each
+            const goOn = () => readers.splice(0).forEach((resolve) => resolve());
             let ending;
             const ended = new Promise((resolve, reject) => {
                 ending = resolve;
@@ -85,14 +86,14 @@ export async function placeOf(url) {
                         await out.write({ type: "write", position, data });
                         waiting -= data.byteLength;
                         pieces.push([position, position + data.byteLength]);
-                        if (waiting < BACKLOG) full?.();
+                        if (waiting < BACKLOG) goOn();
                     }
                 }
             }).then(() => write(`${name}.json`, (out) => out.write(JSON.stringify({ size, etag, modified, pieces: joined(pieces) }))));
             let closed = false;
             working.catch(() => { // the disk is full, for example
                 closed = true;
-                full?.();
+                goOn();
             });
             return {
                 take(offset, bytes) {
@@ -100,7 +101,7 @@ export async function placeOf(url) {
                     coming.push([offset, bytes]);
                     waiting += bytes.byteLength;
                     wake();
-                    return waiting < BACKLOG ? undefined : new Promise((resolve) => { full = resolve; });
+                    return waiting < BACKLOG ? undefined : new Promise((resolve) => { readers.push(resolve); });
                 },
                 end() {
                     closed = true;
