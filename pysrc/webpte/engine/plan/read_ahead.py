@@ -72,3 +72,21 @@ def read_ahead(
                 grid=(own + workgroups, 1, 1),
             )
     return found
+
+
+def merged_in_gemv(work: Sequence[tuple[object, Dispatch | None]]) -> list[tuple[object, Dispatch | None]]:
+    """Return the work with GEMVs that add up attention's shares themselves."""
+    found = list(work)
+    for index in range(len(work) - 2, -1, -1):
+        merge, gemv = found[index][1], found[index + 1][1]
+        if merge is None or gemv is None or merge.kernel != "attention_flash_reduce" or gemv.kernel != "gemv_q4":
+            continue
+        types, size = dict(merge.types), dict(merge.overrides)["VALUE_HEAD"]
+        x, gain, *rest = gemv.bindings
+        if dict(gemv.types).get("ROW") != "floats":
+            continue
+        kept = tuple((n, t) for n, t in gemv.types if n != "ROW")
+        more = ("SPLITS", types["SPLITS"]), ("HEAD_QUADS", str(int(size) // 4))
+        shared = replace(gemv, kernel="gemv_q4_shares", bindings=(*merge.bindings[:2], gain, *rest), types=(*kept, *more))
+        found[index : index + 2] = [(found[index + 1][0], shared)]
+    return found
