@@ -11,7 +11,9 @@
 // use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 // use lib/attention/cache/new_${NEW}.wgsl
 
-// use lib/attention/rotated_heads.wgsl
+// Pairs lie half of the rotated elements apart, with an angle per element; otherwise pairs are
+// neighbours.
+override ROTATE_HALF: bool;
 
 @group(0) @binding(0) var<storage, read> new_values: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> cosines: array<Stored>;
@@ -24,6 +26,44 @@
 @group(0) @binding(8) var<uniform> position: vec4<i32>;
 @group(0) @binding(9) var<uniform> start: vec4<i32>; // where the first token is in the tables
 @group(0) @binding(10) var<uniform> params: Params;
+
+fn cosines_at(at: vec4<u32>) -> vec4<f32> {
+    return vec4<f32>(f32(cosines[at.x]), f32(cosines[at.y]), f32(cosines[at.z]), f32(cosines[at.w]));
+}
+
+fn sines_at(at: vec4<u32>) -> vec4<f32> {
+    return vec4<f32>(f32(sines[at.x]), f32(sines[at.y]), f32(sines[at.z]), f32(sines[at.w]));
+}
+
+// Four elements of the head that begins at quad `first`.
+fn rotated_quad(first: u32, quad: u32, token: u32, head: u32) -> vec4<f32> {
+    let value = new_values[first + quad];
+    if (quad * 4u >= params.rotated * 2u) {
+        return value;
+    }
+    let angles = (token + u32(start.x)) * params.angle_row + head * params.angle_head;
+    if (ROTATE_HALF) {
+        let at = angles + quad * 4u + vec4<u32>(0u, 1u, 2u, 3u);
+        let is_first = quad * 4u < params.rotated;
+        let partner = new_values[first + select(quad - params.rotated / 4u, quad + params.rotated / 4u, is_first)];
+        return value * cosines_at(at) + select(partner, -partner, is_first) * sines_at(at);
+    }
+    let at = angles + quad * 2u + vec4<u32>(0u, 0u, 1u, 1u);
+    return value * cosines_at(at) + vec4<f32>(-value.y, value.x, -value.w, value.z) * sines_at(at);
+}
+
+fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32> {
+    return rotated_quad(query_start(job, row) / 4u, quad, row / GROUP, head_of(job, row));
+}
+
+fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    let first = (params.keys_begin + new_start(job, key)) / 4u;
+    return vec4<Stored>(rotated_quad(first, quad, key - u32(position.x), job.key_head));
+}
+
+fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    return vec4<Stored>(new_values[(params.values_begin + new_start(job, key)) / 4u + quad]);
+}
 
 @compute @workgroup_size(THREADS)
 fn main(

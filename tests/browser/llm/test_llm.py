@@ -5,6 +5,8 @@ One conversation in several turns equals its whole context fed to the references
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from support.harness import extent, limits
@@ -272,7 +274,9 @@ def test_frames_are_drawn_beside_a_paced_answer(harness: Harness) -> None:
     plain, paced = python(harness, PACED, timeout=limits.CALL_SECONDS, count=TOKENS)
     assert paced == plain
     drawn = harness.page.evaluate("globalThis.drawn")
-    gaps = [after - before for before, after in zip(drawn, drawn[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(drawn)]
     assert len(gaps) > 10
     assert max(gaps) < limits.LONG_TASK_MS
-    print(f"{len(gaps)} frames, {sorted(gaps)[len(gaps) // 2]:.1f} ms apart, {max(gaps):.0f} at most")
+    print(
+        f"{len(gaps)} frames, {sorted(gaps)[len(gaps) // 2]:.1f} ms apart, {max(gaps):.0f} at most"
+    )

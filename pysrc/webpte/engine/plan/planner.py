@@ -22,14 +22,8 @@ from webpte.engine.ops.core.records import Dispatch, Record, RelowerGuard, SymIn
 from webpte.engine.ops.core.target import GPU, Target, Tunable
 from webpte.engine.ops.move.symint import SELECT_AS_SYMINT
 from webpte.engine.plan.memory_plan import MemoryPlan
-from webpte.engine.plan.read_ahead import merged_in_gemv, read_ahead
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, told_at
-
-
-READINGS: dict[tuple[str, str], tuple[int, ...]] = {}
-SPARE = [264]
-MERGED = [False]
 
 
 @contextmanager
@@ -271,15 +265,12 @@ class Planner:
 
     def items(self) -> Iterator[tuple[PlannedCall, Dispatch | None]]:
         """Yield calls with their dispatches in order; None stands for a call on the host."""
-        found: list[tuple[PlannedCall, Dispatch | None]] = []
         for planned in self.calls:
             if planned.host is not None:
-                found.append((planned, None))
-            found += [(planned, r) for r in planned.records if isinstance(r, Dispatch)]
-        if MERGED[0]:
-            found = merged_in_gemv(found)
-        work = read_ahead([dispatch for _, dispatch in found], READINGS, SPARE[0])
-        yield from zip((planned for planned, _ in found), work, strict=True)
+                yield planned, None
+            for record in planned.records:
+                if isinstance(record, Dispatch):
+                    yield planned, record
 
     def work(self) -> tuple[Dispatch | PlannedCall, ...]:
         """Return dispatches and host calls, in order: equal work means equal commands."""
