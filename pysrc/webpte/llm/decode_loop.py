@@ -4,7 +4,7 @@ A prefill gives the first token; the steps after it take their tokens on the GPU
 decoded ahead go to the GPU in batches. The tokens of a batch come back together, while the next
 batch runs, and are returned one by one. Batches adapt: few steps at first, so that the first words
 come soon, then as many as take about `BATCH_SECONDS`, so that they come evenly. Beside a page that
-draws, batches are as short as its `pace` says: a frame is drawn after what the GPU has queued.
+draws, batches are as short as its `pace` says: a frame waits for all steps that are queued.
 """
 
 from __future__ import annotations

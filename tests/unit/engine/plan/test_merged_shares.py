@@ -35,7 +35,7 @@ def test_a_wide_model_reads_too_much() -> None:
 
 
 def test_few_cores_read_slowly() -> None:
-    sizes = {"heads": 16, "key_heads": 8, "hidden": 3072}
+    sizes: dict[str, Any] = {"heads": 16, "key_heads": 8, "hidden": 3072}
     assert around_attention(**sizes) == MERGED
     slow = replace(GPU, adapter=replace(LARGE, cores=4))
     assert around_attention(slow, **sizes) == APART
@@ -47,7 +47,7 @@ def test_a_long_cache_wants_more_splits() -> None:
 
 
 def test_a_result_that_the_caller_wants_is_written() -> None:
-    """Attention's output as an output of the graph, and as that of a view."""
+    """Attention's output and a view of it are outputs of the graph."""
     for name in ("attention", "view"):
         g = llama_layers(1, **SMALL)
         calls = list(build_graph(g).calls)

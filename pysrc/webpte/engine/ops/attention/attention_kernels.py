@@ -58,7 +58,7 @@ WORKGROUPS = {
 }
 # Shares that the GEMV behind attention adds up: splits, keys of the cache, columns of a workgroup,
 # and numbers that its workgroups read on 132 cores. Measured: Qwen3-0.6B (4 million) and smaller
-# ones gain 2 to 9 % of a step, Llama-3.2-1B (8 million) loses as much.
+# models gain 2 to 9 % of a step, Llama-3.2-1B (8 million) loses as much.
 MOST_MERGED, MERGED_KEYS, MERGED_COLUMNS, MOST_MERGED_NUMBERS = 16, 4096, 8, 5 << 20
 MOST_CANDIDATES = 4  # numbers of splits near the default
 LOGIT_BYTES = 1 << 24  # most bytes of logits at once on a software adapter
@@ -293,7 +293,7 @@ def merges_in_gemv(call: Attention) -> bool:
 
 
 def is_merged(columns: int, inner: int, splits: int, target: Target) -> bool:
-    """Return whether a GEMV adds up shares faster than a dispatch of its own.
+    """Return whether a GEMV adds up shares faster than another dispatch.
 
     Each of its workgroups reads the whole row from every split.
     """
