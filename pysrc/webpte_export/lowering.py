@@ -42,7 +42,7 @@ def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, stri
 
     from webpte_export.experts import SmallTopK
     from webpte_export.rewrite.example import with_unlike_sizes
-    from webpte_export.rewrite.guards import holds_for_all_sizes
+    from webpte_export.rewrite.guards import prove_conditions
 
     def export(given: tuple[Any, ...], **options: Any) -> Any:
         with nullcontext() if strict else SmallTopK():
@@ -59,7 +59,7 @@ def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, stri
         except UserError:  # the sizes may be right, and only not proven
             with suppress(Exception):
                 found = export(given, prefer_deferred_runtime_asserts_over_guards=True)
-                if holds_for_all_sizes(found):
+                if prove_conditions(found):
                     return found
             raise
 
@@ -78,6 +78,7 @@ def runnable_form(
     from webpte_export.rewrite.complex_pairs import has_complex, without_complex
     from webpte_export.rewrite.constants import fold_linear_algebra
     from webpte_export.rewrite.decompositions import decomposed, drop_assertions
+    from webpte_export.rewrite.small_integers import with_small_integers
 
     _check_bounds(exported)
     drop_assertions(exported)
@@ -92,7 +93,7 @@ def runnable_form(
         exported = without_complex(exported, module, inputs, again)
     refused = "an operator of the model cannot be written with others"
     with explained("torch.export", refused, exported):
-        return decomposed(exported)
+        return with_small_integers(decomposed(exported))
 
 
 def _check_bounds(exported: Any) -> None:

@@ -74,6 +74,11 @@ def bucketize(
     return searchsorted(boundaries, values, out_int32=out_int32, right=right)
 
 
+def one_hot(x: Tensor, num_classes: int) -> Tensor:
+    """Compare with all classes; PyTorch's own checks the values, too."""
+    return (x.unsqueeze(-1) == torch.arange(num_classes)).to(torch.int64)
+
+
 # Padding and turning, without indices
 
 
@@ -278,10 +283,11 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any = 1
 
 def table() -> dict[Any, Callable[..., Any]]:
     """Return the decompositions by operator."""
-    found: dict[Any, Callable[..., Any]] = {
+    return {
         aten.searchsorted.Tensor: searchsorted,
         aten.searchsorted.Scalar: searchsorted,
         aten.bucketize.Tensor: bucketize,
+        aten.one_hot.default: one_hot,
         aten.reflection_pad1d.default: reflection_pad,
         aten.reflection_pad2d.default: reflection_pad,
         aten.reflection_pad3d.default: reflection_pad,
@@ -317,7 +323,6 @@ def table() -> dict[Any, Callable[..., Any]]:
         **special.table(),
         **linalg.table(),
     }
-    return found
 
 
 # Composite operators that contain operators of the table.

@@ -11,11 +11,26 @@ import torch
 _MOST_TRIALS = 20_000
 
 
-def holds_for_all_sizes(exported: Any) -> bool:
-    """Return whether the conditions that a program asserts hold for all of its sizes.
+def prove_conditions(exported: Any) -> bool:
+    """Remove the conditions that a program asserts; return whether they hold for all sizes.
 
     torch.export asserts a condition on sizes that it cannot prove, if requested.
     """
+    graph = exported.graph_module.graph
+    if not _hold(exported):
+        return False
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
+        graph.erase_node(node)
+    graph.eliminate_dead_code()
+    for node in graph.find_nodes(op="placeholder"):
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if mode is not None:  # later decompositions would assert them again
+            mode.shape_env.deferred_runtime_asserts.clear()
+    exported.graph_module.recompile()
+    return True
+
+
+def _hold(exported: Any) -> bool:
     ranges = exported.range_constraints
     for node in exported.graph.nodes:
         if node.target != torch.ops.aten._assert_scalar.default:
