@@ -266,6 +266,15 @@ def _place(x: Tensor, size: int, padding_mode: int, align_corners: bool) -> Tens
     return place
 
 
+def new_empty(x: Tensor, size: Sequence[Any], *, dtype: Any = None, **_: Any) -> Tensor:
+    """Return zeros: the exporter fixes the size of a tensor without content."""
+    return torch.zeros(size, dtype=dtype or x.dtype)
+
+
+def empty(size: Sequence[Any], *, dtype: Any = None, **_: Any) -> Tensor:
+    return torch.zeros(size, dtype=dtype)
+
+
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     x, mask = torch.broadcast_tensors(x, mask)
     return x.reshape(-1).index_select(0, mask.reshape(-1).nonzero().squeeze(1))
@@ -314,6 +323,8 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.multinomial.default: multinomial,
         aten.grid_sampler_3d.default: grid_sampler_3d,
         aten.masked_select.default: masked_select,
+        aten.new_empty.default: new_empty,
+        aten.empty.memory_format: empty,
         aten.index_add.default: index_add,
         aten.rrelu_with_noise.default: rrelu,
         aten.rrelu_with_noise_functional.default: lambda x, noise, *args: (
