@@ -15,10 +15,10 @@ from webpte_host.base.layout import ROOT
 # number here and gives the reason in its commit.
 BUDGET = {
     "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
-    "pysrc/webpte/llm": 15_250,  # with the figures of a GPU, and caches outside of delegates
+    "pysrc/webpte/llm": 15_450,  # with the figures of a GPU, and packed caches beside delegates
     "pysrc/webpte/tasks": 11_000,  # with published layouts of models, drawings, forms of tasks
     "web/page": 27_000,
-    "tests": 128_000,  # XNNPACK, repositories in parts, drawings, compiled programs
+    "tests": 130_000,  # XNNPACK, drawings, compiled programs, rewrites of exported graphs
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.
