@@ -167,7 +167,7 @@ def _flat(name: str) -> str:
     return "pair_" + name.replace(".", "_")
 
 
-# The strides of rewritten values may differ from those in the graph.
+# Rewritten values may have other strides than the graph's.
 _ANY_STRIDES = {
     torch.ops.aten.view.default: torch.ops.aten.reshape.default,
     torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,

@@ -1,7 +1,7 @@
-"""Decompositions of operators that programs do not have into operators that a GPU has.
+"""Decomposes operators that no program has into operators that a GPU has.
 
-PyTorch's own decompositions come after these (`run_decompositions`). A decomposition takes the
-operator's arguments; sizes are those of the trace, so that loops over them are unrolled.
+PyTorch's own decompositions come later (`run_decompositions`). A decomposition takes the operator's
+arguments, with the sizes of the trace, so that loops over sizes are unrolled.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def rrelu(
     training: bool = False,
     *_: Any,
 ) -> Any:
-    """Return what a model does after training: a leaky relu of the mean slope."""
+    """Return a leaky relu of the mean slope, as after training."""
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
 
 
@@ -347,7 +347,7 @@ COMPOSITE = (
 
 
 def decomposed(exported: Any) -> Any:
-    """Return a program without the table's operators; the same one if it has none of them."""
+    """Return a program without the table's operators."""
     own = table()
     names = {op._schema.name for op in own} | {f"aten::{name}" for name in COMPOSITE}
     present = any(

@@ -1,4 +1,4 @@
-"""Operators beyond Core ATen that programs may have: those with a kernel in webpte."""
+"""Lists the operators beyond Core ATen that webpte has kernels for."""
 
 from __future__ import annotations
 
