@@ -309,7 +309,9 @@ def _without_chance(method: PreparedMethod, results: Sequence[Call]) -> list[Cal
     again = _eager(method.module, method.calls)
 
     def stays(a: Any, b: Any) -> bool:
-        return a is not None and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        return (
+            a is not None and b is not None and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        )
 
     return [
         Call(
