@@ -275,6 +275,28 @@ def empty(size: Sequence[Any], *, dtype: Any = None, **_: Any) -> Tensor:
     return torch.zeros(size, dtype=dtype)
 
 
+def cdist(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) -> Tensor:
+    """Return distances of rows; many by a product of matrices, as PyTorch computes them."""
+    rows = (x.shape[-2], y.shape[-2])
+    if (
+        p == 2
+        and mode != 2
+        and (mode == 1 or not all(isinstance(r, int) and r <= 25 for r in rows))
+    ):
+        squares = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1, keepdim=True).mT
+        return torch.sqrt((squares - 2 * (x @ y.mT)).clamp(min=0.0))
+    apart = torch.abs(x.unsqueeze(-2) - y.unsqueeze(-3))
+    if p == 2:
+        return torch.sqrt((apart * apart).sum(-1))
+    if p == 1:
+        return apart.sum(-1)
+    if p == float("inf"):
+        return torch.amax(apart, -1)
+    if p == 0:
+        return (apart != 0).to(x.dtype).sum(-1)
+    return (apart**p).sum(-1) ** (1 / p)
+
+
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     x, mask = torch.broadcast_tensors(x, mask)
     return x.reshape(-1).index_select(0, mask.reshape(-1).nonzero().squeeze(1))
@@ -322,6 +344,8 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.randint.low: randint_low,
         aten.multinomial.default: multinomial,
         aten.grid_sampler_3d.default: grid_sampler_3d,
+        aten.cdist.default: cdist,
+        aten._cdist_forward.default: cdist,
         aten.masked_select.default: masked_select,
         aten.new_empty.default: new_empty,
         aten.empty.memory_format: empty,

@@ -104,7 +104,7 @@ def _all_bounds(exported: Any) -> Iterator[tuple[Any, Bounds]]:
         if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
             known[node] = (0, 1)
         elif node.op == "placeholder":
-            constant = held.get(targets.get(node.name, ""))
+            constant: Any = held.get(targets.get(node.name, ""))
             if _is_integer(constant) and constant.numel() and targets[node.name] not in written:
                 known[node] = (int(constant.min()), int(constant.max()))
         elif node.op == "call_function":
@@ -131,7 +131,7 @@ def _bounds_of(node: Any, known: dict[Any, Bounds], limits: dict[str, Any]) -> B
         if place is not None and args[1] == place:
             return (0, _most(_value(source.args[0]).shape, limits))
         return of(source)
-    given = _value(args[0]) if args else None
+    given: Any = _value(args[0]) if args else None
     if name in _PLACES and _PLACES[name] is None:
         return (0, _most(given.shape, limits))
     if name == "one_hot" or name in ("zeros", "zeros_like", "new_zeros"):

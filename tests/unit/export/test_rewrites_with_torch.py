@@ -233,6 +233,14 @@ def test_volumes_are_sampled(mode: int, padding: int, corners: bool) -> None:
     np.testing.assert_allclose(found, torch.ops.aten.grid_sampler_3d(*given), atol=2e-5)
 
 
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_distances(p: float, rows: int) -> None:
+    x, y = torch.randn(2, rows, 5), torch.randn(2, 9, 5)
+    found = decompositions.cdist(x, y, p)
+    np.testing.assert_allclose(found, torch.cdist(x, y, p), rtol=1e-4, atol=1e-3)
+
+
 def test_pads_and_rolls_have_no_indices() -> None:
     x = torch.randn(1, 2, 5, 6)
 
