@@ -16,9 +16,9 @@ from webpte_host.base.layout import ROOT
 BUDGET = {
     "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
     "pysrc/webpte/llm": 15_450,  # with the figures of a GPU, and packed caches beside delegates
-    "pysrc/webpte/tasks": 11_000,  # with published layouts of models, drawings, forms of tasks
+    "pysrc/webpte/tasks": 11_100,  # with published layouts of models, drawings, compiled speech
     "web/page": 27_000,
-    "tests": 128_000,  # XNNPACK, repositories in parts, drawings, compiled programs
+    "tests": 134_000,  # XNNPACK, compiled programs and speech, rewrites of exported graphs
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.
