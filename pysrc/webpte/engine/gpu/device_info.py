@@ -25,7 +25,6 @@ MATRIX_SHAPES = {
     f"f16 f32 {m}x{n}x{k}": (m, n, k)
     for m, n, k in sorted(product((16, 8), repeat=3), key=prod, reverse=True)
 }
-MATRIX_SHAPE = next(iter(MATRIX_SHAPES))  # of compiled programs
 MATRIX_SUBGROUP = 32
 
 BINDING_LIMIT, BUFFER_LIMIT = "maxStorageBufferBindingSize", "maxBufferSize"
