@@ -191,11 +191,8 @@ class StepPacer:
         self._next = min(2 * self._next, self._most)
 
     def ended(self, count: int, seconds: float) -> None:
-        """Note that a batch of `count` steps took so many seconds.
-
-        A part of them is the way to the host, which more steps would share: after a batch that took
-        less than wanted, the next may have a step more.
-        """
+        """Note that a batch of `count` steps took so many seconds."""
+        # Some are the way to the host, which more steps share: so a short batch may grow by one.
         wanted = BATCH_SECONDS if self._wanted is None else self._wanted
         fitting = int(wanted * count / seconds) if seconds else self._most
         self._fitting = max(fitting, count + 1) if seconds < wanted else fitting
