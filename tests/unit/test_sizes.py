@@ -18,7 +18,7 @@ BUDGET = {
     "pysrc/webpte/llm": 15_450,  # with the figures of a GPU, and packed caches beside delegates
     "pysrc/webpte/tasks": 11_100,  # with published layouts of models, drawings, compiled speech
     "web/page": 27_000,
-    "tests": 129_600,  # XNNPACK, repositories in parts, compiled programs and speech
+    "tests": 134_000,  # XNNPACK, compiled programs and speech, rewrites of exported graphs
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

@@ -12,7 +12,7 @@ from webpte.engine.gpu.device_info import (
     BINDING_LIMIT,
     BUFFER_LIMIT,
     MATRICES,
-    MATRIX_SHAPE,
+    MATRIX_SHAPES,
     MATRIX_SUBGROUP,
     SHADER_F16,
     DeviceInfo,
@@ -68,7 +68,7 @@ MOST = DeviceClass(
         _COMPUTERS,
         features=(SHADER_F16, "subgroups", MATRICES),
         limits=_COMPUTERS.limits | _SUBGROUPS,
-        matrix_shapes=(MATRIX_SHAPE,),
+        matrix_shapes=(next(iter(MATRIX_SHAPES)),),  # the best; kernels are written for one shape
         packed_dot=True,
     ),
 )
