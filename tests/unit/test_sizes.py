@@ -15,7 +15,7 @@ from webpte_host.base.layout import ROOT
 # number here and gives the reason in its commit.
 BUDGET = {
     "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
-    "pysrc/webpte/llm": 15_450,  # with the figures of a GPU, and packed caches beside delegates
+    "pysrc/webpte/llm": 15_500,  # with the figures of a GPU, and packed caches beside delegates
     "pysrc/webpte/tasks": 11_100,  # with published layouts of models, drawings, compiled speech
     "web/page": 27_000,
     "tests": 134_000,  # XNNPACK, compiled programs and speech, rewrites of exported graphs
