@@ -15,6 +15,7 @@ import webpte
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.compiling.device_classes import CLASSES, LEAST, MOST
 from webpte.engine.gpu import self_test
+from webpte.engine.gpu.device_info import MATRIX_SHAPES, MATRIX_SUBGROUP
 from webpte_host.base.layout import ROOT
 
 Row = dict[str, Any]
@@ -60,8 +61,8 @@ def test_numbers_of_f16_are_stored_as_they_are_where_gpus_have_them(tmp_path: Pa
 def test_matrices_are_asked_for_with_their_subgroup(tmp_path: Path) -> None:
     rows = rows_of(ROOT / "tests/data/llm/llama_tiny_q4.pte", tmp_path / "out")
     found = rows["desktop-matrices.json"]
-    assert found["matrices"] == ["f16 f32 16x16x16"]
-    assert found["subgroup"] == 32
+    assert found["matrices"] == [next(iter(MATRIX_SHAPES))]
+    assert found["subgroup"] == MATRIX_SUBGROUP
     assert "chromium-experimental-subgroup-matrix" in found["features"]
 
 
