@@ -1,4 +1,4 @@
-"""Any JSON object as an expression, nested as deep as an automaton of fair size allows."""
+"""Any JSON object or array as an expression, nested as deep as an automaton of fair size allows."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ def any_object() -> Expression:
     return _object(DEPTH)
 
 
+@cache
+def any_array() -> Expression:
+    """Return the expression of any JSON array, written as by `json.dumps`."""
+    return _array(DEPTH)
+
+
+def _array(depth: int) -> Expression:
+    items = Repeated(_value(depth - 1), 0, None, b", ")
+    return Concatenation((Text(b"["), items, Text(b"]")))
+
+
 def _object(depth: int) -> Expression:
     key = Concatenation((json_of({"type": "string"}), Text(b": "), _value(depth - 1)))
     return Concatenation((Text(b"{"), Repeated(key, 0, None, b", "), Text(b"}")))
@@ -25,5 +36,4 @@ def _value(depth: int) -> Expression:
     plain = json_of({"type": ["string", "number", "boolean", "null"]})
     if depth == 0:
         return plain
-    items = Repeated(_value(depth - 1), 0, None, b", ")
-    return Alternatives((plain, _object(depth), Concatenation((Text(b"["), items, Text(b"]")))))
+    return Alternatives((plain, _object(depth), _array(depth)))
