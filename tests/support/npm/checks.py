@@ -131,8 +131,8 @@ def _tools(found: Any) -> None:
     assert refused.pop("image") == "NotSupportedError"
     assert set(refused.values()) == {"DataError"}
     assert isinstance(found["answer"], str)
-    assert found["asked"] == [{"a": 7}]
-    assert isinstance(found["final"], str)
+    assert found["asked"] == [{"a": 7}] * 2
+    assert (found["final"]["name"], found["final"]["message"]) == ("RangeError", "mine")
 
 
 def _installed(found: Any) -> None:

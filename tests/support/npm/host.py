@@ -22,7 +22,7 @@ PAGE = """<!doctype html><title>webpte from npm</title><link rel="icon" href="da
 
 @contextmanager
 def npm_host(folder: Path) -> Iterator[StaticHost]:
-    """A host of pages with the scenarios of page.js, and at `prompt.html` with those of prompt.js."""
+    """A host of pages with the scenarios of page.js, and at prompt.html of prompt.js."""
     runtime = ensure_runtime()
     write_package(folder / "package", runtime)
     for name, target in {

