@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -46,6 +47,7 @@ from webpte_serve.openai.values import RequestError
 WAITING = 64  # waiting requests per model, at most
 MOST_SCHEMA = 1 << 17  # characters of the schemas that an answer has to fit
 _BUSY = 429
+_STRING = re.compile(r'("(?:[^"\\]|\\.)*(?:"|$))', re.DOTALL)  # of JSON, the last perhaps not ended
 _MARK = "content"  # the text of messages whose place in a template's text is searched for
 ConstraintMaker = Callable[[], Awaitable[Constraint]]
 
@@ -356,6 +358,7 @@ class Model:
         except InputError as error:
             raise RequestError(str(error), name) from error
         begun = str(request.messages[-1]["content"]) if request.is_continued else ""
+        begun = begun if request.regex is not None else _with_fixed_spaces(begun)
         return partial(self._constrained, made, begun, name)
 
     async def _constrained(self, made: ConstraintMaker, begun: str, name: str) -> Constraint:
@@ -407,6 +410,20 @@ def _check_schemas(answer: JsonAnswer) -> None:
                     raise InputError(f"{answer.name} has more than {MOST_SCHEMA:,} characters")
         except (TypeError, ValueError, RecursionError):
             pass  # not JSON: its reader raises the error
+
+
+def _with_fixed_spaces(text: str) -> str:
+    """Return the beginning of JSON with the spaces that answers have: after colons and commas.
+
+    Spaces outside of strings mean nothing, so the answer goes on after the text as it was given.
+    """
+    parts = _STRING.split(text)
+    for at in range(0, len(parts), 2):
+        bare = re.sub(r"\s+", "", parts[at])
+        spaced = re.sub(r"([:,])(?=.)", r"\1 ", bare, flags=re.DOTALL)
+        ends = bare[-1:] in (":", ",") and (at + 1 < len(parts) or parts[at][-1:].isspace())
+        parts[at] = spaced + " " if ends else spaced
+    return "".join(parts)
 
 
 def must_be_alone(decoding: Decoding, top: int | None, constraint: object) -> bool:

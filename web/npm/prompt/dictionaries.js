@@ -92,11 +92,12 @@ function toolOf(given) {
   }
   if (typeof inputSchema !== "object" || inputSchema === null) throw new TypeError("the inputSchema of a tool is not an object");
   if (inputSchema.type !== "object") throw new TypeError("the inputSchema of a tool has not the type object");
-  const schema = JSON.parse(JSON.stringify(inputSchema));
-  if (schema.properties !== undefined && (typeof schema.properties !== "object" || schema.properties === null)) {
+  const { properties, required: needed } = inputSchema;
+  if (properties !== undefined && (typeof properties !== "object" || properties === null)) {
     throw new TypeError("the properties of an inputSchema are not an object");
   }
-  if (schema.required !== undefined && !Array.isArray(schema.required)) throw new TypeError("required of an inputSchema is not a list");
+  if (needed !== undefined && !Array.isArray(needed)) throw new TypeError("required of an inputSchema is not a list");
+  const schema = JSON.parse(JSON.stringify(inputSchema));
   if (execute !== undefined && typeof execute !== "function") throw new TypeError("execute of a tool is not a function");
   return { name: `${name}`, description: `${description}`, inputSchema: schema, execute };
 }

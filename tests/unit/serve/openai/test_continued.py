@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -16,6 +17,7 @@ from webpte.errors import InputError
 from webpte.llm.text import ChatTemplate
 from webpte_serve.openai import Client, Model, RequestError, open_model
 from webpte_serve.openai.messages import in_turns, without_system
+from webpte_serve.openai.models import _with_fixed_spaces
 from webpte_serve.openai.requests import chat_request
 
 # Takes no system message, and user and assistant in turn only.
@@ -41,16 +43,17 @@ async def tiny(source: str = STRICT) -> Client:
 def test_an_answer_goes_on_where_the_last_message_ends() -> None:
     async def check() -> None:
         client = await tiny()
-        create = client.chat.completions.create
-        given: dict[str, Any] = {"model": "tiny", "temperature": 0}
-        whole = await create(**given, messages=[USER], max_tokens=8)
-        text = whole["choices"][0]["message"]["content"]
-        for cut in (1, len(text) // 2):
-            rest = await create(
-                **given, messages=begun(text[:cut]), max_tokens=8, continue_final_message=True
-            )
-            said = rest["choices"][0]["message"]["content"]
-            assert (text[:cut] + said).startswith(text)
+        given: dict[str, Any] = {"model": "tiny", "messages": begun("A cow")}
+        model = client.language_model("tiny")
+        request = chat_request({**given, "continue_final_message": True})
+        prompt = await model.chat_prompt(request)
+        assert model.tokenizer.decode(prompt.tokens, special=True).endswith("<u>Hi<a>A cow")
+        told = await client.tokenize(**given, continue_final_message=True)
+        assert told["count"] == len(prompt.tokens)
+        answer = await client.chat.completions.create(
+            **given, continue_final_message=True, max_tokens=4
+        )
+        assert answer["usage"]["prompt_tokens"] == told["count"]
 
     wait(check())
 
@@ -94,13 +97,45 @@ def test_what_does_not_go_together_is_refused(changed: dict[str, Any], param: st
     assert caught.value.param == param
 
 
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ('{ "Rating": ', '{"Rating": '),
+        ('{ "Rating":', '{"Rating":'),
+        ('{"a" :[1 ,2,\n', '{"a": [1, 2, '),
+        ('{"a b,c": "x:y', '{"a b,c": "x:y'),
+        ('{"a\\" , :b": 1, "c', '{"a\\" , :b": 1, "c'),
+        (" 12", "12"),
+    ],
+)
+def test_a_beginning_of_json_gets_the_spaces_of_answers(given: str, written: str) -> None:
+    assert _with_fixed_spaces(given) == written
+
+
+def test_json_goes_on_after_other_spaces() -> None:
+    async def check() -> None:
+        client = await tiny()
+        schema = {"type": "object", "properties": {"a": {"enum": [1, 22]}}, "required": ["a"]}
+        format = {"type": "json_schema", "json_schema": {"schema": schema}}
+        answer = await client.chat.completions.create(
+            model="tiny",
+            messages=begun('{ "a":  '),
+            continue_final_message=True,
+            response_format=format,
+        )
+        said = answer["choices"][0]["message"]["content"]
+        assert json.loads('{ "a":  ' + said)["a"] in (1, 22)
+
+    wait(check())
+
+
 def test_templates_get_messages_in_turns() -> None:
     async def check() -> None:
         client = await tiny()
         model = client.language_model("tiny")
 
         async def text(*messages: Any) -> str:
-            request = chat_request({"model": "tiny", "messages": messages})
+            request = chat_request({"model": "tiny", "messages": list(messages)})
             prompt = await model.chat_prompt(request)
             return model.tokenizer.decode(prompt.tokens, special=True)
 
