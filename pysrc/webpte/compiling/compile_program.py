@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,9 @@ from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import DeviceRow, runtime_files
 from webpte.compiling.task import Opener, fitted, task_examples
 from webpte.compiling.write_folder import write_folder
+from webpte.compiling.write_zip import write_zip
 from webpte.engine.call.info import ScalarInfo
+from webpte.engine.files.download import Progress
 from webpte.engine.files.source import ByteSource
 from webpte.engine.gpu.device_info import BINDING_LIMIT, BUFFER_LIMIT, DeviceInfo
 from webpte.engine.gpu.recording.device import EVERY_GPU, RecordingDevice
@@ -23,6 +26,7 @@ from webpte.engine.run.build import Build
 from webpte.program import build_of, contents_of
 from webpte.tasks.files import TOKENIZER, TOKENIZER_CONFIG
 
+Files = dict[str, bytes | ByteSource]
 Examples = Mapping[str, Sequence[Sequence[Any]]]
 DESCRIPTION = "program.json"  # for every GPU
 SOFTWARE = replace(EVERY_GPU, software=True)
@@ -76,20 +80,51 @@ async def compile(
 
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
-    files: dict[str, bytes | ByteSource] = {}
+    opener = Opener(source, data, name, task, labels, more or {})
+    files, methods = await _compiled(opener, examples or {}, None)
+    folder = await write_folder(Path(out), files, DESCRIPTION)
+    sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
+    return Compiled(folder, methods, sizes)
+
+
+async def compile_zip(
+    source: Any,
+    *,
+    data: Sequence[Any] = (),
+    examples: Examples | None = None,
+    name: str,
+    progress: Progress | None = None,
+) -> bytes:
+    """Compile a program into a zip archive with the folder of that name; see `compile`.
+
+    progress  called as progress(stage, done, total): the classes of devices ("compile"), then the
+              bytes of the archive ("pack")
+
+    Raises UnsupportedError as `compile`, and for a folder that is too large for memory.
+    """
+    opener = Opener(source, data, name, None, (), {})
+    files, _ = await _compiled(opener, examples or {}, progress)
+    return await write_zip(name, files, progress)
+
+
+async def _compiled(
+    opener: Opener, examples: Examples, progress: Progress | None
+) -> tuple[Files, tuple[str, ...]]:
+    """Return the files of a compiled program by name, and its methods."""
+    more, files = opener.more, Files()
     devices: list[DeviceRow] = []
-    for description, device in _CLASSES.items():
-        opener = Opener(source, data, name, task, labels, more or {})
-        found, methods = await _described(opener, device, examples or {})
+    for done, (description, device) in enumerate(_CLASSES.items()):
+        if progress is not None:
+            progress("compile", done, len(_CLASSES))
+        await asyncio.sleep(0)  # others want a turn, and may cancel this
+        found, methods = await _described(opener, device, examples)
         files |= found.files | {description: found.text}
         devices.append({"file": description, "software": device.software, **found.needs})
     written = runtime_files(devices, found.is_language_model, found.input_kind)
     unused = _UNUSED.get(found.input_kind or "", ())
-    files |= {name: data for name, data in (more or {}).items() if name not in unused}
+    files |= {name: data for name, data in more.items() if name not in unused}
     files |= {name: text.encode() for name, text in written.items()}
-    folder = await write_folder(Path(out), files, DESCRIPTION)
-    sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
-    return Compiled(folder, methods, sizes)
+    return files, methods
 
 
 # Files for texts that no page fetches, by the kind of a task's input.
