@@ -15,7 +15,8 @@ from webpte_host.base.layout import ROOT
 # number here and gives the reason in its commit.
 BUDGET = {
     "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
-    "pysrc/webpte/llm": 15_250,  # with the figures of a GPU, and caches outside of delegates
+    # with the figures of a GPU, caches outside of delegates, and bounds of numbers in schemas
+    "pysrc/webpte/llm": 15_450,
     "pysrc/webpte/tasks": 11_000,  # with published layouts of models, drawings, forms of tasks
     "web/page": 27_000,
     "tests": 128_000,  # XNNPACK, repositories in parts, drawings, compiled programs

@@ -285,4 +285,5 @@ async function pictures(folder) {
   return { available, usages, alone, answers: answers.map((one) => typeof one), broken };
 }
 
+globalThis.prompts = prompts;
 globalThis.scenarios = { creation, conversation, prompts: prompts_, refusals, limits, constraints, aborts, destroyed, tools, installed, pictures };
