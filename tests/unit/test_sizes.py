@@ -19,7 +19,8 @@ BUDGET = {
     "pysrc/webpte/llm": 15_450,
     "pysrc/webpte/tasks": 11_000,  # with published layouts of models, drawings, forms of tasks
     "web/page": 27_000,
-    "tests": 128_000,  # XNNPACK, repositories in parts, drawings, compiled programs
+    # XNNPACK, repositories in parts, drawings, compiled programs, the Prompt API
+    "tests": 128_700,
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

@@ -233,7 +233,7 @@ class Calls:
 
 
 def _language_facts(model: Model | EmbeddingModel) -> dict[str, Any]:
-    """Return what the Prompt API has to know of a language model."""
+    """Return the context and the abilities of a language model, for the Prompt API."""
     if isinstance(model, EmbeddingModel):
         return {}
     return {"max_context": model.max_context, "sees": model.sees}

@@ -213,7 +213,7 @@ def vision_method(program: Program) -> str | None:
 
 
 def vision_among(methods: Mapping[str, MethodInfo]) -> str | None:
-    """Return the method of those that encodes pictures for a language model, or None."""
+    """Return the method among several that encodes a language model's pictures, or None."""
     return None if _first(methods, EMBEDDINGS) is None else _first(methods, VISIONS)
 
 

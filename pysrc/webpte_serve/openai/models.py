@@ -20,10 +20,10 @@ from webpte.engine.files.json_reader import Table
 from webpte.engine.open.threads import in_thread
 from webpte.errors import ChatTemplateError, InputError, OutOfMemoryError, UnsupportedError
 from webpte.llm import BatchedGeneration, Generation, Generator, Scheduler
-from webpte.llm.constrain.any_json import any_object
 from webpte.llm.constrain.constraint import Constraint, Continued
 from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
+from webpte.llm.constrain.json_schema import any_object
 from webpte.llm.constrain.regex import expression_of
 from webpte.llm.logits_rule import change_logits
 from webpte.llm.prompt import PromptMaker, end_tokens
@@ -370,7 +370,7 @@ class Model:
             raise RequestError(str(error), name) from error
 
     def _tokens_in(self, text: str) -> list[int]:
-        """Return tokens whose bytes are those of a text, the longest first."""
+        """Return tokens with the bytes of a text, the longest first."""
         numbers, data, found = self._numbers, text.encode(), list[int]()
         while data:
             length = next((n for n in range(min(len(data), 64), 0, -1) if data[:n] in numbers), 0)

@@ -1,4 +1,4 @@
-"""What the scenarios of prompt.js have to find, in every browser."""
+"""Checks of the results of prompt.js, for every browser."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from support.page.chat_page import CONFIG, TOKENIZER, open_chat
 from support.page.fake_page import FakeBrowser, drive, open_sample
 
 CHAT = "chat"
-Change = tuple[int, str, str]  # an input's index, its fill, and what is typed
+Change = tuple[int, str, str]  # an input's index, its fill, and its typed text
 
 
 def session_code(sample: str, language: str, *changes: Change) -> tuple[str, Sequence[Any]]:
     """Return the code of a sample, or of CHAT, with its inputs changed; and their arrays.
 
-    It is written in another thread, because Playwright's event loop may run in this one.
+    The code is written in another thread: Playwright's event loop may run in the caller's.
     """
     found: list[Any] = []
 

@@ -41,6 +41,9 @@ from webpte.llm.constrain.number_range import BOUNDS, number_between
 from webpte.llm.constrain.regex import expression_of
 
 DEPTH = 40  # levels of nested schemas
+# Objects and arrays within each other where a schema does not describe them; every level doubles
+# the states of the automaton.
+ANY_DEPTH = 5
 
 _SAYS_NOTHING = {
     *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
@@ -102,6 +105,28 @@ def json_of(schema: Schema) -> Expression:
         return _SchemaReader(schema).value(schema, "schema", (), None)
     except RecursionError as error:
         raise InputError("schema: values in values go too deep: nest them less") from error
+
+
+@cache
+def any_object() -> Expression:
+    """Return the expression of any JSON object, as deep as an automaton of fair size allows."""
+    return _any_object(ANY_DEPTH)
+
+
+def _any_object(depth: int) -> Expression:
+    key = Concatenation((json_of({"type": "string"}), Text(b": "), _any_value(depth - 1)))
+    return Concatenation((Text(b"{"), Repeated(key, 0, None, b", "), Text(b"}")))
+
+
+@cache
+def _any_array(depth: int) -> Expression:
+    items = Repeated(_any_value(depth - 1), 0, None, b", ")
+    return Concatenation((Text(b"["), items, Text(b"]")))
+
+
+def _any_value(depth: int) -> Expression:
+    plain = json_of({"type": ["string", "number", "boolean", "null"]})
+    return _either([plain, _any_object(depth), _any_array(depth)]) if depth else plain
 
 
 class _SchemaReader:
@@ -242,9 +267,7 @@ class _SchemaReader:
         if "items" not in schema:
             if "minItems" in schema or "maxItems" in schema:
                 raise InputError(f"{at}: `items` must describe what is in the array")
-            from webpte.llm.constrain.any_json import any_array  # which is made of schemas
-
-            return any_array()
+            return _any_array(ANY_DEPTH)
         item = self.value(schema["items"], f"{at}.items", inside, None)
         least, most = _bounds(schema, "minItems", "maxItems", at)
         return Concatenation((Text(b"["), Repeated(item, least, most, b", "), Text(b"]")))

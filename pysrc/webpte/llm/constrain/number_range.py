@@ -48,7 +48,7 @@ def _limit(given: Any, at: str) -> Decimal:
 def _one_sided(limit: Decimal, bound: str) -> str:
     """Return a pattern that matches the numbers on one side of a limit, of all in `_NUMBER`."""
     excludes = bound.startswith("exclusive")
-    # The sign of the numbers far from zero that are allowed, and that of the others.
+    # Signs: of allowed numbers far from zero, and of the others.
     far, near = ("", "-") if bound.lower().endswith("minimum") else ("-", "")
     is_beyond = limit > 0 if far == "" else limit < 0
     if is_beyond or (limit == 0 and excludes):
@@ -98,6 +98,6 @@ def _equal(whole: str, fraction: str) -> str:
 
 
 def _at(digits: str, last: str) -> list[tuple[str, str, int]]:
-    """Return each digit but `last`, with the digits before it and the number of those after it."""
+    """Return each digit but `last`, with the digits before it and the count of later digits."""
     rows = enumerate(digits)
     return [(digits[:n], one, len(digits) - n - 1) for n, one in rows if one != last]

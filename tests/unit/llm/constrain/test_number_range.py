@@ -1,4 +1,4 @@
-"""Numbers between bounds: the automaton takes exactly those that compare so."""
+"""Numbers between bounds: the automaton takes exactly the numbers that compare so."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fits(text: str, schema: dict[str, Any]) -> bool:
 
 
 def random_schema(random: Random) -> dict[str, Any]:
-    """Return a schema with a bound or two, near those of other draws."""
+    """Return a schema with a bound or two, near the bounds of other draws."""
     schema: dict[str, Any] = {"type": random.choice(["integer", "number"])}
     for names in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if random.random() < 0.7:

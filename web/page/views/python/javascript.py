@@ -106,7 +106,7 @@ def _arguments(where: str, options: dict[str, Any]) -> str:
 
 
 def _call(session: Session, kind: str) -> list[str]:
-    """Return the lines that make the inputs, call the method and show what it returns."""
+    """Return the lines that make the inputs, call the method and show its results."""
     names = [f"x{state.index}" for state in session.inputs]
     results = [f"y{index}" for index in range(len(session.methods[session.method].outputs))]
     inputs = [

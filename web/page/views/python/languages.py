@@ -13,12 +13,7 @@ from page.views.python.javascript import as_compiled, as_javascript
 
 @dataclass(frozen=True)
 class Language:
-    """A way to write the session.
-
-    label   the tab
-    write   returns the code
-    fits    tells whether a program can be used so
-    """
+    """A language of the session's code: its tab, its writer, and whether a program has it."""
 
     label: str
     write: Callable[[Session], str]
