@@ -33,6 +33,11 @@ export class Client {
     return this.#request("rerank", body, signal);
   }
 
+  // Whether its worker has ended.
+  get ended() {
+    return this.#connection.failed;
+  }
+
   // Counts the tokens of a request for chat completions, as vLLM's servers do.
   tokenize(body, { signal } = {}) {
     return this.#request("tokenize", body, signal);

@@ -53,11 +53,13 @@ export class Conversation {
   }
 
   // Promises the tokens of messages alone.
-  measure(messages, signal) {
+  async measure(messages, signal) {
+    await this.#model.open({ signal }); // its worker may have ended since
     return this.#model.count({ messages, add_generation_prompt: false }, { signal });
   }
 
-  #count(messages, answers, signal) {
+  async #count(messages, answers, signal) {
+    await this.#model.open({ signal });
     return this.#model.count({ messages, ...this.#toolTables, add_generation_prompt: answers }, { signal });
   }
 

@@ -231,14 +231,16 @@ export function languageModel(source, { answerTokens, activation = false, ...opt
           }
           progress.tell(0);
           await raced(task(), signal);
-          await model.open({ signal, onProgress: (loaded) => progress.maybe(loaded) });
-          const decoding = { temperature: sampling.temperature, top_k: sampling.topK, max_tokens: answerTokens };
-          const conversation = new Conversation(model, { tools: core.tools, sampling: decoding, overflowed: () => {} });
-          const read = await wired(initial, (pixels) => model.see(pixels, { signal }));
-          await raced(conversation.begin(read, signal), signal);
-          progress.tell(1);
-          await raced(task(), signal);
-          return LanguageModel.#make(conversation, { sampling, types }, signal);
+          return await model.whileHeld(async () => {
+            await model.open({ signal, onProgress: (loaded) => progress.maybe(loaded) });
+            const decoding = { temperature: sampling.temperature, top_k: sampling.topK, max_tokens: answerTokens };
+            const conversation = new Conversation(model, { tools: core.tools, sampling: decoding, overflowed: () => {} });
+            const read = await wired(initial, (pixels) => model.see(pixels, { signal }));
+            await raced(conversation.begin(read, signal), signal);
+            progress.tell(1);
+            await raced(task(), signal);
+            return LanguageModel.#make(conversation, { sampling, types }, signal);
+          });
         } catch (error) {
           throw translated(error, "OperationError");
         } finally {
@@ -264,7 +266,8 @@ export function languageModel(source, { answerTokens, activation = false, ...opt
       return { read: startReading(promptOf(input), this.#options.types), options, signal };
     }
 
-    #wired(messages, signal) {
+    async #wired(messages, signal) {
+      await model.open({ signal }); // its worker may have ended since
       return wired(messages, (pixels) => model.see(pixels, { signal }));
     }
 

@@ -15,7 +15,7 @@ export class Model {
   #sessions = 0;
   #unloading;
   #lost = new FinalizationRegistry(() => this.release());
-  client = null;
+  #client = null;
   facts = null; // contextWindow, seesImages
 
   // languages  tags of the languages that the model knows; without them, all that the browser has a name for
@@ -24,6 +24,11 @@ export class Model {
     this.runtime = runtime ?? { openai, sees };
     this.languages = languages && new Set(languages.map((tag) => new Intl.Locale(tag).language));
     this.#loading = { ...loading, keep };
+  }
+
+  // What answers, once the model is open and as long as its worker lives; else null.
+  get client() {
+    return this.#client?.ended ? null : this.#client;
   }
 
   // Promises one of the standard's words for a session with these options.
@@ -63,11 +68,12 @@ export class Model {
       const place = await disk.open();
       const source = String(this.#source);
       const hub = source.match(/^hf:([^@]+)/)?.[1];
+      const given = hub ? "" : absolute(source);
       for await (const name of place.keys()) {
         if (!/^[^.]+\.json$/.test(name)) continue; // a journal, of an incomplete file
         const address = (await disk.readJson(place, name))?.address;
         if (!/\.(pte|bpte)$/.test(new URL(address).pathname)) continue;
-        if (hub ? address.includes(`/${hub}/`) : address.startsWith(absolute(source))) return true;
+        if (hub ? address.includes(`/${hub}/`) : address === given || address.startsWith(`${given.replace(/\/$/, "")}/`)) return true;
       }
     } catch {} // the browser keeps no files, or cannot read them
     return false;
@@ -111,7 +117,7 @@ export class Model {
         const client = await this.runtime.openai(this.#source, { ...this.#loading, signal: controller.signal, onProgress });
         const [{ max_context: most, sees: seesImages }] = client.facts;
         this.facts = { contextWindow: most ?? Infinity, seesImages };
-        this.client = client;
+        this.#client = client;
         if (!this.#sessions) this.#unloadLater();
       } finally {
         if (this.#opening === opening) this.#opening = null;
@@ -120,6 +126,17 @@ export class Model {
     opening.promise = open();
     opening.promise.catch(() => {}); // those who wait are told
     return opening;
+  }
+
+  // Keeps the model open while a session is created.
+  async whileHeld(work) {
+    this.#sessions += 1;
+    clearTimeout(this.#unloading);
+    try {
+      return await work();
+    } finally {
+      this.release();
+    }
   }
 
   // Counts a session until it is destroyed, or nothing refers to it any more.
@@ -144,7 +161,7 @@ export class Model {
   #unload() {
     if (this.#sessions || this.#opening) return;
     const { client } = this;
-    this.client = null;
+    this.#client = null;
     client?.close().catch(() => {}); // its worker may have ended
   }
 

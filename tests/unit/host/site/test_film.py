@@ -45,7 +45,7 @@ def test_a_film_has_a_limit() -> None:
 
 
 class Page:
-    """A page that does everything at once, and notes what it was told."""
+    """A page that does everything at once, and notes each call."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
