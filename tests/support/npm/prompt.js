@@ -9,7 +9,6 @@ const { LanguageModelToolError, LanguageModelToolSuccess } = prompts;
 const LanguageModel = prompts.languageModel("models/chat/", { answerTokens: 40 });
 const exact = { samplingMode: "most-predictable" };
 const ASKED = "What does a cow say?";
-const task = () => new Promise((resolve) => setTimeout(resolve));
 
 // Returns an exception as something that can be handed to the test; null if there is none.
 async function told(work) {
@@ -25,18 +24,22 @@ async function told(work) {
 async function creation() {
   const before = await LanguageModel.availability();
   const loaded = [];
+  let during;
   const monitor = (made) => {
-    made.ondownloadprogress = (event) => loaded.push([event.loaded, event.total, event.lengthComputable]);
+    made.ondownloadprogress = (event) => {
+      loaded.push([event.loaded, event.total, event.lengthComputable]);
+      if (event.loaded) during ??= LanguageModel.availability();
+    };
   };
   const creating = Promise.all([LanguageModel.create({ ...exact, monitor }), LanguageModel.create(exact)]);
-  await task();
-  const during = await LanguageModel.availability();
   const [one, other] = await creating;
   const again = [];
   await LanguageModel.create({ monitor: (made) => made.addEventListener("downloadprogress", ({ loaded }) => again.push(loaded)) });
   const { contextUsage, contextWindow, topK, temperature, samplingMode, oncontextoverflow } = one;
   return {
-    before, during, after: await LanguageModel.availability(), loaded, again,
+    before, during: await during, after: await LanguageModel.availability(), loaded, again,
+    kept: await prompts.languageModel("models/chat/").availability(),
+    other: await prompts.languageModel("models/cha/").availability(),
     facts: { contextUsage, contextWindow, topK, temperature, samplingMode, oncontextoverflow },
     old: [one.inputUsage, one.inputQuota, await one.measureInputUsage("a") === await one.measureContextUsage("a")],
     params: await LanguageModel.params(),
@@ -224,7 +227,8 @@ async function tools() {
   const options = { ...exact, expectedInputs: [{ type: "tool-response" }], expectedOutputs: [{ type: "tool-call" }] };
   const call = /```tool_call\n\{"name": "add", "arguments": \{"a": 7\}\}\n```/;
   const forced = (session) => session.prompt("Add.", { responseConstraint: call, omitResponseConstraintInput: true });
-  const open = await LanguageModel.create({ ...options, tools: [{ ...tool, execute: undefined }] });
+  const Patient = prompts.languageModel("models/chat/");
+  const open = await Patient.create({ ...options, tools: [{ ...tool, execute: undefined }] });
   const usage = open.contextUsage;
   const parts = await forced(open);
   const callID = Array.isArray(parts) ? parts.at(-1).value.callID : "";
@@ -236,7 +240,7 @@ async function tools() {
   }
   refused.image = await told(() => respond(result({ type: "image", value: new OffscreenCanvas(2, 2) })));
   const answer = await respond(result({ type: "object", value: { sum: 12 } }));
-  const closed = await LanguageModel.create({ ...options, tools: [tool] });
+  const closed = await Patient.create({ ...options, tools: [tool] });
   const final = await told(forced(closed)); // called again, since the constraint still holds
   return { usage, parts: JSON.parse(JSON.stringify(parts)), refused, answer, asked, final };
 }

@@ -30,7 +30,9 @@ _EXACT = 1 << 53
 # Reads the file that “Save .npy” made: its header says how long it is.
 _READ = """\
 const values = async (file, Kind) => {
-  const bytes = await (await fetch(file)).arrayBuffer();
+  const reply = await fetch(file);
+  if (!reply.ok) throw new Error(`${file}: ${reply.status}: save it in Run`);
+  const bytes = await reply.arrayBuffer();
   return new Kind(bytes, 10 + new DataView(bytes).getUint16(8, true));
 };"""
 READS = "await values("  # in code that reads files
@@ -151,11 +153,14 @@ def _data(state: TensorInput, array: str) -> str:
         step = "i" if period == count else f"i % {period}"
         step = f"BigInt({step})" if is_big else step
         return f"{array}.from({{ length: {count} }}, (_, i) => {step})"
-    values = state.array() if not state.error else np.empty(0)
-    if not state.error and (values.size <= _WRITTEN or state.fill == "text"):
-        flat = values.reshape(-1)
+    flat = state.array().reshape(-1) if not state.error else np.empty(0)
+    is_one = flat.size > 1 and bool((flat == flat[0]).all())
+    if is_one or 0 < flat.size <= _WRITTEN or state.fill == "text":
         flat = flat.view(np.uint16) if state.dtype == "float16" else flat
-        listed = [int(one) if flat.dtype == np.bool_ else one for one in flat.tolist()]
+        kept = flat[:1] if is_one else flat
+        listed = [int(one) if flat.dtype == np.bool_ else one for one in kept.tolist()]
         written = [f"{one}n" if is_big else _scalar(one) for one in listed]
+        if is_one:
+            return f"new {array}({count}).fill({written[0]})"
         return f"{array}.of({', '.join(written)})"
     return f'{READS}"input{state.index}.npy", {array})'  # as “Save .npy” names it
