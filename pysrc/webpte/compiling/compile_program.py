@@ -93,6 +93,8 @@ async def compile_zip(
     data: Sequence[Any] = (),
     examples: Examples | None = None,
     name: str,
+    task: Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> bytes:
     """Compile a program into a zip archive with the folder of that name; see `compile`.
@@ -102,7 +104,7 @@ async def compile_zip(
 
     Raises UnsupportedError as `compile`, and for a folder that is too large for memory.
     """
-    opener = Opener(source, data, name, None, (), {})
+    opener = Opener(source, data, name, task, labels, {})
     files, _ = await _compiled(opener, examples or {}, progress)
     return await write_zip(name, files, progress)
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from page.app import App
+from page.shared.cards.cards import read_card
 from page.shared.inputs.inputs import ScalarInput, TensorInput
 from page.shared.npy import write_npy
 from page.views.python.javascript import _READ, _value
@@ -27,9 +28,11 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte import compiling
 from webpte.compiling import write_zip
 from webpte.errors import UnsupportedError
+from webpte_host.base.layout import WEB
 from webpte_host.setup.precompile import find_node
 from webpte_serve.openai.requests import chat_request, embedding_request
 
+SAMPLES = WEB / "samples"
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "int8", "bool")
 FILLS = ("normal", "integers", "range", "ramp", "zeros", "ones", "typed")
 
@@ -183,6 +186,24 @@ def test_the_compiled_folder_is_saved_as_an_archive(tmp_path: Path) -> None:
     drive(script)
 
 
+def test_the_folder_of_a_card_has_its_task() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "digits.pte")
+        session = app._state.session
+        assert session is not None
+        raw = json.loads((SAMPLES / "digits.json").read_text("utf-8"))
+        card = read_card({**raw, "name": "digits"})
+        object.__setattr__(session.source, "card", card)
+        await app.receive({"act": "view", "name": "python"})
+        await app.receive({"act": "python:compile"})
+        with zipfile.ZipFile(io.BytesIO(browser.links[-1])) as archive:
+            program = json.loads(archive.read("digits/program.json"))
+            assert "digits/index.html" in archive.namelist()
+        assert program["task"]["input"]["kind"] == "drawing"
+
+    drive(script)
+
+
 def test_what_cannot_be_compiled_is_named() -> None:
     g = GraphWriter()
     x, y = g.tensor((3,)), g.tensor((3,))
@@ -216,7 +237,7 @@ def test_compiling_is_cancelled() -> None:
         await app.receive({"act": "cancel"})
         await compiling_
         assert "download" not in browser.other
-        await drop(app, File("add.pte", Path("web/samples/add.pte").read_bytes()))
+        await drop(app, File("add.pte", (SAMPLES / "add.pte").read_bytes()))
 
     drive(script)
 
@@ -224,19 +245,19 @@ def test_compiling_is_cancelled() -> None:
 def test_a_folder_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_zip, "MOST_BYTES", 10)
     with pytest.raises(UnsupportedError, match=r"at most 10: compile the file with serve\.py"):
-        asyncio.run(compiling.compile_zip("web/samples/add.pte", name="add"))
+        asyncio.run(compiling.compile_zip(SAMPLES / "add.pte", name="add"))
 
 
 def test_progress_ends_with_all_bytes() -> None:
     told: list[tuple[str, int, int]] = []
     made = asyncio.run(
         compiling.compile_zip(
-            "web/samples/add.pte", name="add", progress=lambda *given: told.append(given)
+            SAMPLES / "add.pte", name="add", progress=lambda *given: told.append(given)
         )
     )
     stages = [stage for stage, _, _ in told]
     assert stages == sorted(stages)
     assert told[0] == ("compile", 0, 3)
     assert told[-1][1] == told[-1][2]
-    again = asyncio.run(compiling.compile_zip("web/samples/add.pte", name="add"))
+    again = asyncio.run(compiling.compile_zip(SAMPLES / "add.pte", name="add"))
     assert again == made

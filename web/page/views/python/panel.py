@@ -9,7 +9,7 @@ import numpy as np
 
 import webpte
 from page.browser import Message
-from page.core.abilities import is_language_model
+from page.core.abilities import is_language_model, is_sentence_encoder
 from page.core.palette import Command
 from page.core.session import Session
 from page.core.state import AppState, Change
@@ -218,6 +218,8 @@ class PythonPanel(Panel):
         given = [state.array() for state in session.inputs]
         fixed = not session.problem and not session.can(is_language_model)
         examples = {session.method: [given]} if fixed else {}
+        # The card of a sample says how its inputs are made; texts need files that no page has.
+        card = source.card if fixed and not session.can(is_sentence_encoder) else None
 
         def progress(stage: str, done: int, total: int) -> None:
             if stage == "compile":
@@ -227,7 +229,13 @@ class PythonPanel(Panel):
                 self.state.tell(f"Packing: {share}", "busy")
 
         data = await compile_zip(
-            source.data, data=source.extra, examples=examples, name=name, progress=progress
+            source.data,
+            data=source.extra,
+            examples=examples,
+            name=name,
+            task=None if card is None else card.raw,
+            labels=next(iter(session.labels.values()), ()),
+            progress=progress,
         )
         if session is self.state.session:
             url = self.state.browser.download_url(data)
