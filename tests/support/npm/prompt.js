@@ -21,6 +21,16 @@ async function told(work) {
   }
 }
 
+// Waits until the library has the model, which is written after it is loaded.
+async function keptModel() {
+  for (let waits = 0; waits < 600; waits++) {
+    const found = await prompts.languageModel("models/chat/").availability();
+    if (found === "available") return found;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  return "never";
+}
+
 async function creation() {
   const before = await LanguageModel.availability();
   const loaded = [];
@@ -38,7 +48,7 @@ async function creation() {
   const { contextUsage, contextWindow, topK, temperature, samplingMode, oncontextoverflow } = one;
   return {
     before, during: await during, after: await LanguageModel.availability(), loaded, again,
-    kept: await prompts.languageModel("models/chat/").availability(),
+    kept: await keptModel(),
     other: await prompts.languageModel("models/cha/").availability(),
     facts: { contextUsage, contextWindow, topK, temperature, samplingMode, oncontextoverflow },
     old: [one.inputUsage, one.inputQuota, await one.measureInputUsage("a") === await one.measureContextUsage("a")],

@@ -71,8 +71,8 @@ export class Model {
       const given = hub ? "" : absolute(source);
       for await (const name of place.keys()) {
         if (!/^[^.]+\.json$/.test(name)) continue; // a journal, of an incomplete file
-        const address = (await disk.readJson(place, name))?.address;
-        if (!/\.(pte|bpte)$/.test(new URL(address).pathname)) continue;
+        const { address = "" } = (await disk.readJson(place, name)) ?? {};
+        if (!/\.b?pte$/.test(address.split(/[?#]/)[0])) continue;
         if (hub ? address.includes(`/${hub}/`) : address === given || address.startsWith(`${given.replace(/\/$/, "")}/`)) return true;
       }
     } catch {} // the browser keeps no files, or cannot read them
