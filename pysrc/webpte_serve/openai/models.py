@@ -271,7 +271,7 @@ class Model:
                 messages = _with_instructions(messages, self.tool_format, request)
         begun = messages.pop()["content"] if request.is_continued else ""
         if not self._takes_system:
-            messages = without_system(messages)
+            messages = [*without_system(messages)]
         try:
             made = render(messages, **variables)
         except ChatTemplateError as refused:

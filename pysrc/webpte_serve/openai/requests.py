@@ -178,7 +178,7 @@ def _regex(given: Mapping[str, Any] | None) -> str | None:
     if given.keys() != {"regex"} or not isinstance(given["regex"], str):
         told = 'must be {"regex": a text}; JSON is asked for by response_format'
         raise RequestError(told, "structured_outputs")
-    return given["regex"]
+    return str(given["regex"])
 
 
 def _extra_body(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from random import Random
@@ -14,7 +15,7 @@ from support.llm.automata import accepts, of_schema
 from webpte.errors import InputError
 from webpte.llm.constrain.automaton import ByteAutomaton
 
-COMPARISONS = {
+COMPARISONS: dict[str, Callable[[Decimal, Decimal], bool]] = {
     "minimum": lambda value, limit: value >= limit,
     "maximum": lambda value, limit: value <= limit,
     "exclusiveMinimum": lambda value, limit: value > limit,
