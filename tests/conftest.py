@@ -21,6 +21,10 @@ os.environ["WEBPTE_TUNING"] = ""
 # Several processes run tests, on all processors: NumPy's threads for products of matrices, in each
 # of them, would wait for each other busily. This has an effect only before NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Mesa's driver for CPUs, natively and in Firefox, takes most of its time to compile kernels, which
+# run for milliseconds here. Without passes that optimize, for narrow vectors, it takes about half.
+os.environ.setdefault("GALLIVM_PERF", "nopt")
+os.environ.setdefault("LP_NATIVE_VECTOR_WIDTH", "128")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

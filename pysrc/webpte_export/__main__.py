@@ -102,7 +102,16 @@ def as_arguments(made: Any, target: str) -> dict[str, Any]:
     if isinstance(made, tuple) and len(made) in (2, 3):
         return dict(zip(names, made, strict=False))
     if isinstance(made, dict):
-        known = {*names, "quantize", "half", "metadata", "more_inputs", "tolerance", "strict"}
+        known = {
+            *names,
+            "kwargs",
+            "quantize",
+            "half",
+            "metadata",
+            "more_inputs",
+            "tolerance",
+            "strict",
+        }
         unknown = sorted(made.keys() - known)
         if unknown:
             raise ExportError(f"{target} returns {unknown[0]!r}, which export does not take.")

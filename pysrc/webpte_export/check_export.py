@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import webpte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.load.program_file import OPTIONAL_METHODS, read_contents
-from webpte.engine.open.open_source import open_source
+from webpte.engine.open.open_source import open_bytes, open_source
 from webpte_export.report import HostOp
 from webpte_export.suites.suite import parse_entry, run_entry
 
@@ -80,6 +80,15 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
+
+
+def check_readable(program: bytes) -> None:
+    """Raise webpte's error for a program that it cannot read."""
+
+    async def read() -> None:
+        await read_contents(open_bytes(program, "the program"), optional=OPTIONAL_METHODS)
+
+    wait_for(read())
 
 
 def check_on_numpy(suite: Path, entry: dict[str, Any]) -> Verdict:

@@ -32,8 +32,8 @@ _STANDARD = Path(sysconfig.get_paths()["stdlib"]).resolve()
 _EXPORTERS = ("torch", "torchao", "torchgen", "executorch", "functorch", "sympy", "numpy")
 
 COMPLEX = (
-    "webpte has no complex numbers. Compute with the real and the imaginary part as two tensors: a "
-    "spectrum (stft, fft) as a matmul with cosines and sines, a rotary embedding by cos and sin."
+    "Complex numbers become pairs of real numbers, which this use of them does not allow. Compute "
+    "with the real and the imaginary part as two tensors (x.real, x.imag)."
 )
 # Patterns in the text of an error, and advice: the first match counts.
 _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (

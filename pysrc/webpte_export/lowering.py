@@ -6,11 +6,12 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
+from webpte_export.check_export import check_readable
 from webpte_export.errors import ExportError
-from webpte_export.failures import COMPLEX, explained, line_of, places_in
+from webpte_export.failures import explained
 from webpte_export.layer_names import recorded_weights
 from webpte_export.state import keep_initial_values, separate_state
 
@@ -39,25 +40,53 @@ def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, stri
     import torch
 
     from webpte_export.experts import SmallTopK
+    from webpte_export.rewrite.example import with_unlike_sizes
 
-    given = _distinct(inputs)
-    refused = f"torch.export cannot export {type(module).__name__}"
-    with explained("torch.export", refused), nullcontext() if strict else SmallTopK():
-        return torch.export.export(module, given, dynamic_shapes=dynamic_shapes, strict=strict)
+    def export(given: tuple[Any, ...]) -> Any:
+        with nullcontext() if strict else SmallTopK():
+            return torch.export.export(
+                module, _distinct(given), dynamic_shapes=dynamic_shapes, strict=strict
+            )
+
+    unlike = with_unlike_sizes(module, inputs, dynamic_shapes)
+    if unlike is not None:
+        with suppress(Exception):  # the given sizes say more in a message
+            return export(unlike)
+    with explained("torch.export", f"torch.export cannot export {type(module).__name__}"):
+        return export(inputs)
 
 
-def _check_graph(exported: Any) -> None:
-    """Refuse sizes without an upper bound, and complex numbers, before minutes are spent."""
+def runnable_form(
+    exported: Any, module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, strict: bool
+) -> Any:
+    """Return a program without operators that no program has, where others can take their place."""
+    from webpte_export.rewrite.complex_pairs import has_complex, without_complex
+    from webpte_export.rewrite.constants import fold_linear_algebra
+    from webpte_export.rewrite.decompositions import decomposed, drop_assertions
+
+    _check_bounds(exported)
+    drop_assertions(exported)
+    folded = fold_linear_algebra(exported)
+    if folded is not None:
+        exported = torch_export(folded, inputs, dynamic_shapes, strict)
+    if has_complex(exported):
+
+        def again(paired: Any, given: tuple[Any, ...]) -> Any:
+            return torch_export(paired, given, dynamic_shapes, strict)
+
+        exported = without_complex(exported, module, inputs, again)
+    refused = "an operator of the model cannot be written with others"
+    with explained("torch.export", refused, exported):
+        return decomposed(exported)
+
+
+def _check_bounds(exported: Any) -> None:
+    """Refuse sizes without an upper bound before minutes are spent."""
     nodes = exported.graph_module.graph.nodes
-    for node in nodes:
-        value = node.meta.get("val")
-        if getattr(getattr(value, "dtype", None), "is_complex", False):
-            line = line_of(places_in(node.meta.get("stack_trace") or ""))
-            where = f"\n  {line}" if line else ""
-            raise ExportError(f"the model computes with {value.dtype}.{where}\n{COMPLEX}")
     given, ranges = set(exported.graph_signature.user_inputs), exported.range_constraints
     for node in nodes:
-        sizes = node.meta["val"].shape if node.op == "placeholder" and node.name in given else ()
+        value = node.meta.get("val")
+        sizes = value.shape if node.name in given and hasattr(value, "shape") else ()
         for dim, size in enumerate(sizes):
             symbols = () if isinstance(size, int) else size.node.expr.free_symbols
             if any(symbol not in ranges or ranges[symbol].upper >= 2**31 for symbol in symbols):
@@ -98,16 +127,48 @@ def lower(
     half: bool,
     metadata: Mapping[str, Any] | None,
     naming: Callable[[Mapping[str, str]], dict[str, str]] | None,
+) -> tuple[bytes, str | None]:
+    """Return a program, and the reason if it has no delegates.
+
+    Where ExecuTorch's partitioner fails, or writes what webpte cannot read, the program consists of
+    portable kernels, most of which the runtime moves to the GPU.
+    """
+    try:
+        return _lowered(exported, half, metadata, naming, delegates=True), None
+    except ExportError as error:
+        if half or naming is not None or any(map(_is_quantized, exported.values())):
+            raise  # only delegates have these
+        try:
+            data = _lowered(exported, half, metadata, naming, delegates=False)
+        except Exception:  # the first failure says more
+            raise error from None
+        return data, (error.details or str(error)).strip().splitlines()[0]
+
+
+def _is_quantized(exported: Any) -> bool:
+    own = ("torchao", "quantized", "et_vk", "llama", "_weight_int8pack_mm")
+    names = (str(node.target) for node in exported.graph_module.graph.nodes)
+    return any(name.startswith(own) or own[-1] in name for name in names)
+
+
+def _lowered(
+    exported: Mapping[str, Any],
+    half: bool,
+    metadata: Mapping[str, Any] | None,
+    naming: Callable[[Mapping[str, str]], dict[str, str]] | None,
+    *,
+    delegates: bool,
 ) -> bytes:
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
-    from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    from webpte_export.rewrite.operators import runnable
 
     # WebGPU's buffers do not have the limits of Vulkan's images.
     options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
     if half:
         options["force_fp16"] = True
     for program in exported.values():
-        _check_graph(program)
         order_rows(program)
     exported = {name: separate_state(program) for name, program in exported.items()}
     # Otherwise a mutated buffer is an extra output, and the file does not name the buffer.
@@ -117,7 +178,9 @@ def lower(
             lowered = to_edge_transform_and_lower(
                 exported,
                 partitioner={
-                    name: [
+                    name: []
+                    if not delegates
+                    else [
                         VulkanPartitioner(
                             in_place if method.graph_signature.buffers_to_mutate else options
                         )
@@ -125,6 +188,7 @@ def lower(
                     for name, method in exported.items()
                 },
                 constant_methods=dict(metadata) if metadata else None,
+                compile_config=EdgeCompileConfig(_core_aten_ops_exception_list=[*runnable()]),
             )
         if naming is not None:
             # The hashes are not known before.
@@ -132,6 +196,8 @@ def lower(
         for name in exported:
             keep_initial_values(lowered.exported_program(name))
         data: bytes = lowered.to_executorch().buffer
+    with explained("webpte", "webpte cannot read the program that ExecuTorch wrote"):
+        check_readable(data)
     return data
 
 

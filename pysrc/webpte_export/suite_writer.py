@@ -6,6 +6,7 @@ The folder also contains the program, as a hard link if the disk allows it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -93,7 +94,9 @@ def entry_of(
         step = _step(folder, f"{op}__{case}.{number}", call)
         compared = (array for array in call.expected if array is not None)
         for golden, array in zip(step["goldens"], compared, strict=True):
-            golden["atol"] = max(share * _largest(array), _LEAST_TOLERANCE)
+            # A share is a quotient: the product can be the next lower number.
+            bound = math.nextafter(share * _largest(array), math.inf)
+            golden["atol"] = max(bound, _LEAST_TOLERANCE)
         steps.append(step)
     entry: dict[str, Any] = {"op": op, "case": case, "pte": program, "steps": steps}
     return entry | {"atol": _LEAST_TOLERANCE, "rtol": share} | _nan_rule(calls)

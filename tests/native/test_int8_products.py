@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from webpte.engine.ops.gemm import linear_int8
 
 Array = np.ndarray
 BLOCKS = webpte.Options(int8_products=True)
+# By default every fifth case of each kind runs: that is each tile, and each kind of weights.
 # Rows, k and columns: less than a tile, parts of tiles, and k in parts.
 MANY = (Sizes(17, 64, 8), Sizes(33, 96, 100), Sizes(130, 256, 132), Sizes(64, 32, 5))
 ROW = (Sizes(1, 32, 4), Sizes(1, 576, 100), Sizes(1, 2112, 36), Sizes(1, 8192, 12))
@@ -32,11 +35,16 @@ def linear(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
     return net.g, net.finish((x,), net.linear(x, sizes.rows, kind, bias=True))
 
 
+def _title(value: object) -> str:
+    is_tile = isinstance(value, linear_int8.Int8TileConfig)
+    return f"{value.rows}x{value.columns}" if is_tile else str(value)
+
+
 async def outputs(
     graph: GraphWriter, inputs: list[Array], options: webpte.Options | None = None
 ) -> tuple[Array, list[str]]:
     """Return the first output, and the names of the kernels that ran."""
-    device, chosen = native.make_device(), options or webpte.Options()
+    device, chosen = native.shared_device(), options or webpte.Options()
     async with await webpte.load(write_pte(graph), device=device, options=chosen) as program:
         (got,) = await program.forward(*inputs)
         rows = await program.profile("forward", *inputs)
@@ -44,15 +52,12 @@ async def outputs(
 
 
 @pytest.mark.parametrize(
-    "config", linear_int8.INT8_TILE_CONFIGS, ids=lambda c: f"{c.rows}x{c.columns}"
-)
-@pytest.mark.parametrize(
-    ("sizes", "kind"),
-    extent.share([(sizes, kind) for kind in ("rounded", "qd8") for sizes in MANY], 3),
-    ids=str,
+    ("kind", "sizes", "config"),
+    extent.share(list(product(("rounded", "qd8"), MANY, linear_int8.INT8_TILE_CONFIGS)), 5),
+    ids=_title,
 )
 def test_many_rows(
-    sizes: Sizes, kind: str, config: object, monkeypatch: pytest.MonkeyPatch
+    kind: str, sizes: Sizes, config: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linear_int8, "INT8_TILE_CONFIGS", (config,))
     graph, inputs = linear(sizes, kind)
@@ -91,15 +96,12 @@ def rounded_in_blocks(x: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    "config", linear_int8.INT8_TILE_CONFIGS, ids=lambda c: f"{c.rows}x{c.columns}"
-)
-@pytest.mark.parametrize(
-    ("sizes", "kind"),
-    extent.share([(sizes, kind) for kind in ("q4", "int8") for sizes in MANY[1:]], 4),
-    ids=str,
+    ("kind", "sizes", "config"),
+    extent.share(list(product(("q4", "int8"), MANY[1:], linear_int8.INT8_TILE_CONFIGS)), 5),
+    ids=_title,
 )
 def test_blocks_of_32_values(
-    sizes: Sizes, kind: str, config: object, monkeypatch: pytest.MonkeyPatch
+    kind: str, sizes: Sizes, config: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linear_int8, "INT8_TILE_CONFIGS", (config,))
     graph, (x,) = linear(sizes, kind)

@@ -17,9 +17,11 @@ from support.cases.attention.attention_programs import CacheCase
 from support.cases.attention.update_programs import UpdateCase
 from support.devices.native import make_device, need_native
 from support.harness import extent
+from support.llm.optimum_programs import answers, files
 from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
 from webpte.llm import Generator
+from webpte.llm.generation import ignore_stops
 from webpte_host.base.layout import ROOT
 
 KINDS = ("f16", "int8")
@@ -156,6 +158,24 @@ def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
             if kind is not None:
                 for caches in zip(caches_in(data), caches_in(await own.save()), strict=True):
                     check_words(*caches, PACKINGS[kind])
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), extent.some([("quantized", "int8")], ("custom", "f16"), ("hybrid", "int8"))
+)
+def test_caches_beside_delegates_of_xnnpack(name: str, kind: str) -> None:
+    async def check() -> None:
+        found = []
+        for device in (device_for("gpu"), "numpy"):
+            async with await webpte.llm.load(
+                files()[f"{name}.pte"], device=device, kv_cache=kind
+            ) as program:
+                answer = Generator(program).generate(answers()["prompt"], 12)
+                ignore_stops(answer)
+                found.append([token async for token in answer])
+        assert found[0] == found[1]
 
     asyncio.run(check())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.devices.native import make_device, need_native
+from support.devices.native import need_native, shared_device
 from support.graphs.graphs import wait
 from support.harness import extent
 from support.llm import training_models
@@ -20,17 +20,17 @@ def _driver() -> None:
 
 @pytest.mark.parametrize(("name", "way"), extent.share(CASES, 2))
 def test_logits_are_those_of_pytorch(name: str, way: str) -> None:
-    wait(check_model(name, make_device(way)))
+    wait(check_model(name, shared_device(way)))
 
 
 @pytest.mark.thorough  # tests/native/test_kv_cache.py has packed caches
 def test_with_a_packed_cache() -> None:
-    wait(check_model("llama_4w", make_device(), 1e-2, kv_cache="f16"))
+    wait(check_model("llama_4w", shared_device(), 1e-2, kv_cache="f16"))
 
 
 @pytest.mark.parametrize("name", training_models.MODELS)
 def test_steps_of_training_are_those_of_pytorch(name: str) -> None:
-    wait(training_models.check_model(name, make_device(), 3))
+    wait(training_models.check_model(name, shared_device(), 3))
 
 
 @pytest.mark.thorough  # three steps run above, and ten in tests/unit/training

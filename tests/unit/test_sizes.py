@@ -15,12 +15,12 @@ from webpte_host.base.layout import ROOT
 # number here and gives the reason in its commit.
 BUDGET = {
     "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
-    # with the figures of a GPU, caches outside of delegates, and bounds of numbers in schemas
-    "pysrc/webpte/llm": 15_450,
+    # with the figures of a GPU, packed caches beside delegates, and bounds of numbers in schemas
+    "pysrc/webpte/llm": 15_600,
     "pysrc/webpte/tasks": 11_000,  # with published layouts of models, drawings, forms of tasks
-    "web/page": 27_000,
+    "web/page": 27_300,  # with the session in four languages, and its compiled folder
     # XNNPACK, repositories in parts, drawings, compiled programs, the Prompt API
-    "tests": 128_700,
+    "tests": 130_700,
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

@@ -289,8 +289,8 @@ class App:
             return
         for info in session.methods.values():
             if not info.is_constant and info.name != session.method:
-                yield Command(info.name, "method", {"name": info.name}, kind="Choose the method")
-        yield Command(f"Close {session.source.name}", "close", late=True)
+                yield Command(info.name, "method", {"name": info.name}, kind="Methods")
+        yield Command(f"Close {session.source.name}", "close", kind="Program", late=True)
 
     def _open_gpu_early(self, change: Change) -> None:
         """Open and test the GPU while a program is fetched; loading it reports what fails."""

@@ -12,7 +12,7 @@ import { answerListening, watchListening } from "./listen.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
-import { decodeSound, watchRecorders } from "./sound.js";
+import { decodeSound, playSound, watchRecorders } from "./sound.js";
 import { isFirstVisit, noteVisit, showStart } from "./start/boot.js";
 import { makeEarly } from "./start/early.js";
 import { hasModuleWorkers, reasonOf, startPython } from "./start/python.js";
@@ -152,6 +152,8 @@ const show = {
   frame: sendFrame,
   full: showFull,
   listen: answerListening,
+  // plays the sound of an input
+  play: playSound,
   tabs: setTabs,
   // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
   store: store.write,
@@ -232,7 +234,7 @@ const connect = (_, worker) => {
 
 // ---- the start, before Python runs
 
-// A sample that answers at once comes before 23 MB of Python take the line.
+// A sample that answers at once comes before 17 MB of Python take the line.
 const waited = new Promise((resolve) => setTimeout(resolve, LONGEST_WAIT_MS));
 const lineIsFree = isFirstVisit() ? Promise.race([gallery.then(() => early.canAnswer()), waited]) : Promise.resolve();
 showStart(lineIsFree);

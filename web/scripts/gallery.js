@@ -97,7 +97,8 @@ export const fetchGallery = async (list) => {
 export const galleryCommands = (list) =>
   [...list.querySelectorAll("button[data-act]")].map((entry) => ({
     title: `Open ${entry.ariaLabel}`,
-    kind: "Sample",
+    kind: "Samples",
+    also: "demo example model",
     send: { ...entry.dataset },
   }));
 

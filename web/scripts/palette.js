@@ -2,6 +2,8 @@
 // gallery has its cards; searching is done here, so it never waits for Python.
 
 const SHOWN = 60; // rows
+const RECENT = 5; // commands that are listed first while nothing is typed
+const KEY = "webpte recent"; // their titles, from visit to visit
 const LONGEST = 90; // letters of a title that are searched
 const PATIENCE = 1000; // milliseconds that Enter waits for Python's answer
 const find = (id) => document.getElementById(id);
@@ -33,24 +35,66 @@ export const match = (query, title) => {
   return ways.reduce((best, way) => (best && best.score >= way.score ? best : way), null);
 };
 
+// Matches one of the other words of a command from its start on: less than the same letters in a title.
+const matchOther = (query, words = "") => {
+  const wanted = query.trim().toLowerCase();
+  const found = wanted && ` ${words.toLowerCase()}`.includes(` ${wanted}`);
+  return found ? { score: 5 * wanted.length, places: [] } : null;
+};
+const better = (one, other) => (one && other ? (other.score > one.score ? other : one) : one ?? other);
+
 // Returns the commands that match, best first; equals stay in their order.
 export const search = (query, commands) =>
   commands
-    .map((command) => ({ command, found: match(query, command.title) }))
+    .map((command) => ({ command, found: better(match(query, command.title), matchOther(query, command.also)) }))
     .filter(({ found }) => found)
     .sort((one, other) => other.found.score - one.found.score);
 
-const draw = ({ command, found }, at) => {
-  const row = Object.assign(document.createElement("li"), { id: `command-${at}`, role: "option" });
+// Returns [heading, rows] for commands that nobody has searched: those of `recent` titles first, then by kind.
+export const grouped = (rows, recent) => {
+  const used = recent.map((title) => rows.find(({ command }) => command.title === title && !command.late)).filter(Boolean);
+  const groups = new Map(used.length ? [["Recent", used]] : []);
+  for (const row of rows.filter((one) => !used.includes(one))) {
+    const name = row.command.kind || "Undo";
+    groups.set(name, [...(groups.get(name) ?? []), row]);
+  }
+  return [...groups];
+};
+
+const readRecent = () => {
+  try {
+    const titles = JSON.parse(localStorage.getItem(KEY));
+    return Array.isArray(titles) ? titles : [];
+  } catch {
+    return []; // not allowed, or another hand's text
+  }
+};
+const noteRecent = ({ title, late }) => {
+  if (late) return;
+  const titles = [title, ...readRecent().filter((one) => one !== title)].slice(0, RECENT);
+  try {
+    localStorage.setItem(KEY, JSON.stringify(titles));
+  } catch { /* full, or not allowed */ }
+};
+
+const draw = ({ command, found }, at, isSearched) => {
+  const row = Object.assign(document.createElement("div"), { id: `command-${at}`, role: "option", className: "command" });
   const title = document.createElement("span");
   [...command.title].forEach((letter, place) => {
     if (!found.places.includes(place)) return title.append(letter);
     return title.append(Object.assign(document.createElement("mark"), { textContent: letter }));
   });
   row.append(title);
-  if (command.kind) row.append(Object.assign(document.createElement("span"), { className: "count", textContent: command.kind }));
+  const note = command.note ?? (isSearched ? command.kind : "");
+  if (note) row.append(Object.assign(document.createElement("span"), { className: "count", textContent: note }));
   if (command.keys) row.append(Object.assign(document.createElement("kbd"), { textContent: keysText(command.keys) }));
   return row;
+};
+const drawGroup = (name, rows) => {
+  const group = Object.assign(document.createElement("div"), { role: "group", ariaLabel: name });
+  const heading = Object.assign(document.createElement("p"), { className: "label", textContent: name, ariaHidden: "true" });
+  group.append(heading, ...rows);
+  return group;
 };
 
 // `ask()` asks Python for the commands that are possible now, and returns whether it will answer; `known()` gives
@@ -66,15 +110,20 @@ export const watchPalette = (ask, known, perform) => {
 
   const point = (at) => {
     now = Math.max(0, Math.min(at, rows.length - 1));
-    [...box.children].forEach((row, place) => { row.ariaSelected = String(place === now); });
+    const drawn = [...box.querySelectorAll(".command")];
+    drawn.forEach((row, place) => { row.ariaSelected = String(place === now); });
     if (rows.length) field.setAttribute("aria-activedescendant", `command-${now}`);
     else field.removeAttribute("aria-activedescendant");
-    box.children[now]?.scrollIntoView({ block: "nearest" });
+    if (now === 0) box.scrollTop = 0; // with its heading
+    else drawn[now]?.scrollIntoView({ block: "nearest" });
   };
   const show = () => {
+    const isSearched = field.value.trim() !== "";
     const all = search(field.value, commands);
-    rows = all.slice(0, SHOWN);
-    box.replaceChildren(...rows.map(draw));
+    const groups = isSearched ? [] : grouped(all, readRecent());
+    rows = isSearched ? all.slice(0, SHOWN) : groups.flatMap(([, members]) => members);
+    const drawn = rows.map((row, at) => draw(row, at, isSearched));
+    box.replaceChildren(...(isSearched ? drawn : groups.map(([name, members]) => drawGroup(name, drawn.splice(0, members.length)))));
     count.textContent = all.length === 1 ? "1 command" : `${all.length || "No"} commands`;
     point(0);
   };
@@ -108,6 +157,7 @@ export const watchPalette = (ask, known, perform) => {
     const row = rows[at];
     if (!row) return;
     dialog.close(); // returns the focus before the command may move it
+    noteRecent(row.command);
     if (row.command.run) row.command.run();
     else perform(row.command);
   };
@@ -132,12 +182,13 @@ export const watchPalette = (ask, known, perform) => {
     else return;
     event.preventDefault();
   });
+  const placeOf = (event) => [...box.querySelectorAll(".command")].indexOf(event.target.closest(".command"));
   // Moving the mouse selects a row; rows that scroll below it do not.
   box.addEventListener("pointermove", (event) => {
-    const at = [...box.children].indexOf(event.target.closest("li"));
+    const at = placeOf(event);
     if (at >= 0 && at !== now && (event.movementX || event.movementY)) point(at);
   });
-  box.addEventListener("click", (event) => choose([...box.children].indexOf(event.target.closest("li"))));
+  box.addEventListener("click", (event) => choose(placeOf(event)));
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); }); // a click outside
   addEventListener("keydown", (event) => {
     if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;

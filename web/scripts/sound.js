@@ -95,9 +95,38 @@ const openRecorder = async (control, tell) => {
   tick();
 };
 
+// One sound at a time: `end` stops the sound of an input.
+let playing = { input: null, end: () => {} };
+const playButton = (input) => document.querySelector(`[data-device=play][data-input="${input}"]`);
+
+// Plays samples, the bytes of floats, of an input; its button stops them.
+export const playSound = ({ input, samples, rate }) => {
+  playing.end();
+  const context = new AudioContext();
+  const floats = new Float32Array(samples.slice().buffer);
+  const buffer = new AudioBuffer({ length: Math.max(1, floats.length), sampleRate: rate });
+  buffer.copyToChannel(floats, 0);
+  const source = new AudioBufferSourceNode(context, { buffer });
+  source.connect(context.destination);
+  const end = () => {
+    if (playing.end !== end) return;
+    playing = { input: null, end: () => {} };
+    context.close();
+    if (playButton(input)) playButton(input).textContent = "Play";
+  };
+  playing = { input: String(input), end };
+  source.onended = end;
+  source.start();
+  if (playButton(input)) playButton(input).textContent = "Stop";
+};
+
 export const watchRecorders = (tell) => {
   addEventListener("click", (event) => {
-    const control = event.target.closest?.("[data-device=record]");
-    if (control) openRecorder(control, tell);
+    const control = event.target.closest?.("[data-device=record], [data-device=play]");
+    if (!control) return;
+    const { device, input } = control.dataset;
+    if (device === "record") openRecorder(control, tell);
+    else if (playing.input === input) playing.end();
+    else tell({ dataset: { act: "play", input } });
   });
 };

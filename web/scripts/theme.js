@@ -38,6 +38,8 @@ export const watchTheme = (select) => {
 export const themeCommands = (select) =>
   [...select.options].map(({ value, textContent }) => ({
     title: `Theme: ${textContent.toLowerCase()}`,
-    kind: value === select.value ? "Chosen" : "",
+    kind: "Theme",
+    also: "appearance colour color mode night",
+    note: value === select.value ? "Chosen" : "",
     run: () => choose(select.value = value),
   }));

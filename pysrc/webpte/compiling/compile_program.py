@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from webpte.compiling.constants import ConstantFiles
 from webpte.compiling.description import Description
+from webpte.compiling.device_classes import (
+    CLASSES,
+    DESCRIPTION,
+    LEAST,
+    MOST,
+    DeviceClass,
+    is_between,
+)
+from webpte.compiling.device_test import self_test
+from webpte.compiling.encoder_decoder import answer_tables
 from webpte.compiling.language import language_tables
 from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import DeviceRow, runtime_files
@@ -20,27 +31,13 @@ from webpte.compiling.write_zip import write_zip
 from webpte.engine.call.info import ScalarInfo
 from webpte.engine.files.download import Progress
 from webpte.engine.files.source import ByteSource
-from webpte.engine.gpu.device_info import BINDING_LIMIT, BUFFER_LIMIT, DeviceInfo
-from webpte.engine.gpu.recording.device import EVERY_GPU, RecordingDevice
+from webpte.engine.gpu.recording.device import RecordingDevice
 from webpte.engine.run.build import Build
 from webpte.program import build_of, contents_of
 from webpte.tasks.files import TOKENIZER, TOKENIZER_CONFIG
 
 Files = dict[str, bytes | ByteSource]
 Examples = Mapping[str, Sequence[Sequence[Any]]]
-DESCRIPTION = "program.json"  # for every GPU
-SOFTWARE = replace(EVERY_GPU, software=True)
-# Browsers give these limits to the GPUs of computers. Kernels may bind ten buffers, so that more is
-# fused, and large weights are bound whole: a token of Llama 1B takes 103 dispatches, not 167.
-_DESKTOP_LIMITS = {
-    BINDING_LIMIT: (1 << 31) - 4,
-    BUFFER_LIMIT: (1 << 31) - 4,
-    "maxComputeWorkgroupStorageSize": 32768,
-    "maxStorageBuffersPerShaderStage": 10,
-}
-DESKTOP = replace(EVERY_GPU, limits=EVERY_GPU.limits | _DESKTOP_LIMITS)
-# In this order: the first that suits a device is taken.
-_CLASSES = {"software.json": SOFTWARE, "desktop.json": DESKTOP, DESCRIPTION: EVERY_GPU}
 
 
 @dataclass(frozen=True)
@@ -114,24 +111,32 @@ async def _compiled(
 ) -> tuple[Files, tuple[str, ...]]:
     """Return the files of a compiled program by name, and its methods."""
     more, files = opener.more, Files()
+    variants = await _variants(opener, examples, progress)
     devices: list[DeviceRow] = []
-    for done, (description, device) in enumerate(_CLASSES.items()):
-        if progress is not None:
-            progress("compile", done, len(_CLASSES))
-        await asyncio.sleep(0)  # others want a turn, and may cancel this
-        found, methods = await _described(opener, device, examples)
-        files |= found.files | {description: found.text}
-        devices.append({"file": description, "software": device.software, **found.needs})
+    for kind, found in variants:
+        files |= found.files | {kind.file: _json(found.table)}
+        needs = found.table["device"]
+        row: DeviceRow = {"file": kind.file, "software": kind.info.software, **needs}
+        if test := await self_test(kind.info, needs):
+            row["test"], table, shaders = test
+            files[row["test"]] = _json(table)
+            files |= {name: code.encode() for name, code in shaders.items()}
+        devices.append(row)
     written = runtime_files(devices, found.is_language_model, found.input_kind)
     unused = _UNUSED.get(found.input_kind or "", ())
     files |= {name: data for name, data in more.items() if name not in unused}
     files |= {name: text.encode() for name, text in written.items()}
-    return files, methods
+    return files, found.methods
+
+
+def _json(table: Mapping[str, Any]) -> bytes:
+    return json.dumps(table, separators=(",", ":")).encode()
 
 
 # Files for texts that no page fetches, by the kind of a task's input.
 _UNUSED = {
     "sentences": ("jinja.js",),
+    "spoken": ("jinja.js",),
     "speech": ("jinja.js", "tokenizers.js", TOKENIZER, TOKENIZER_CONFIG),
 }
 
@@ -140,16 +145,47 @@ _UNUSED = {
 class _DeviceVariant:
     """The description of a program for a class of devices, and the files that it names."""
 
-    text: bytes
-    needs: dict[str, Any]  # features, and limits
+    table: dict[str, Any]
     files: dict[str, bytes | ByteSource]
     is_language_model: bool
     input_kind: str | None  # of its task
+    methods: tuple[str, ...]
+
+    def is_like(self, other: _DeviceVariant) -> bool:
+        """Return whether two descriptions differ in no more than their devices."""
+        return {**self.table, "device": None} == {**other.table, "device": None}
 
 
-async def _described(
-    opener: Opener, device: DeviceInfo, examples: Examples
-) -> tuple[_DeviceVariant, tuple[str, ...]]:
+async def _variants(
+    opener: Opener, examples: Examples, progress: Progress | None
+) -> list[tuple[DeviceClass, _DeviceVariant]]:
+    """Return the classes of devices that make a difference for a program, `LEAST` last."""
+    seen = count()
+
+    async def described(one: DeviceClass) -> _DeviceVariant:
+        if progress is not None:
+            progress("compile", next(seen), len(CLASSES))
+        await asyncio.sleep(0)  # others want a turn, and may cancel this
+        return await _described(opener, one, examples)
+
+    kept = {one: await described(one) for one in (LEAST, MOST)}
+    if kept[LEAST].is_like(kept[MOST]):
+        del kept[MOST]
+    for one in reversed(CLASSES):  # those that ask for less come first
+        if one in kept or (MOST not in kept and is_between(one)):
+            continue
+        made = await described(one)
+        if not any(made.is_like(less) for other, less in kept.items() if other.asks_less(one)):
+            kept[one] = made
+    if MOST in kept and any(
+        kept[MOST].is_like(less) for one, less in kept.items() if one is not MOST
+    ):
+        del kept[MOST]
+    return [(one, kept[one]) for one in CLASSES if one in kept]
+
+
+async def _described(opener: Opener, kind: DeviceClass, examples: Examples) -> _DeviceVariant:
+    device = kind.info
     recorder = RecordingDevice(device)
     program, task = await opener.open(recorder)
     async with program:
@@ -160,13 +196,17 @@ async def _described(
         elif task is not None:
             examples = {**task_examples(task, program), **examples}
             task = fitted(task, examples)
+        more = {} if language is None else language[0]
+        apart = set() if language is None else {language[1]["method"]} - examples.keys()
+        if task is not None and "decoder" in task:
+            calls = examples.get(task["method"], ())
+            more = await answer_tables(program, recorder, task, calls)
+            apart = set(more)
         tables = {
             name: await _method(build, recorder, name, examples)
             for name in program.methods
-            if language is None or name != language[1]["method"] or name in examples
-        }
-        if language is not None:
-            tables |= language[0]
+            if name not in apart
+        } | more
         description = Description(recorder, tables)
         methods = contents_of(program).methods.values()
         constants = ConstantFiles([method.file.source for method in methods])
@@ -179,12 +219,10 @@ async def _described(
             table["language"] = language[1]
         if task is not None:
             table["task"] = task
-        text = json.dumps(table, separators=(",", ":")).encode()
         shaders = {name: code.encode() for name, code in description.shaders.items()}
         files: dict[str, bytes | ByteSource] = {**constants.files, **computed, **shaders}
-        kind = task["input"]["kind"] if task is not None else None
-        made = _DeviceVariant(text, table["device"], files, language is not None, kind)
-        return made, tuple(tables)
+        given = task["input"]["kind"] if task is not None else None
+        return _DeviceVariant(table, files, language is not None, given, tuple(tables))
 
 
 async def _method(

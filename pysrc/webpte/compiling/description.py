@@ -15,8 +15,15 @@ import numpy as np
 from webpte.compiling.plans import Table
 from webpte.compiling.trim_wgsl import trim
 from webpte.engine.gpu.device import UNIFORM_ALIGNMENT, PipelineSpec
-from webpte.engine.gpu.device_info import BINDING_LIMIT, BUFFER_LIMIT, CLOCK, PHONE_LIMITS
-from webpte.engine.gpu.pipelines import add_packed_dot
+from webpte.engine.gpu.device_info import (
+    BINDING_LIMIT,
+    BUFFER_LIMIT,
+    CLOCK,
+    MATRICES,
+    MATRIX_SUBGROUP,
+    PHONE_LIMITS,
+)
+from webpte.engine.gpu.pipelines import PACKED_DOT, add_packed_dot
 from webpte.engine.gpu.recording.device import RecordingDevice
 
 FORMAT, VERSION = "webpte compiled program", 1
@@ -67,11 +74,12 @@ class Description:
         constants  rows of buffer, file, offset, size and conversion
         """
         device, used, names = self._device, self._buffers.used, list(files)
+        kernels = [self._kernel(device.specs[number]) for number in self._kernels.used]
         return {
             "format": FORMAT,
             "version": VERSION,
             "name": name,
-            "device": self._needs(),
+            "device": self.needs(),
             "files": [{"name": file, "bytes": size} for file, size in files.items()],
             "buffers": [device.sizes[buffer] for buffer in used],
             "uses": [device.uses[buffer] for buffer in used],
@@ -80,7 +88,7 @@ class Description:
                 [self._buffers[buffer], names.index(file), *rest]
                 for buffer, file, *rest in constants
             ],
-            "kernels": [self._kernel(device.specs[number]) for number in self._kernels.used],
+            "kernels": kernels,
             "methods": self._methods,
         }
 
@@ -125,13 +133,19 @@ class Description:
                     words = block[: int(np.flatnonzero(block)[-1]) + 1]
                     yield [self._buffers[old], index * UNIFORM_ALIGNMENT, words.tolist()]
 
-    def _needs(self) -> Table:
+    def needs(self) -> Table:
         """Return the features and limits that a GPU must have, beyond WebGPU's defaults."""
         info, sizes = self._device.info, [self._device.sizes[b] for b in self._buffers.used]
         largest = max(sizes, default=0)
         needed = {BINDING_LIMIT: largest, BUFFER_LIMIT: largest}
         limits = {name: needed.get(name, info.limits.get(name, 0)) for name in PHONE_LIMITS}
+        more: Table = {}
+        if info.packed_dot and any(PACKED_DOT in code for code in self.shaders.values()):
+            more["packedDot"] = True
+        if MATRICES in info.features:
+            more |= {"matrices": list(info.matrix_shapes), "subgroup": MATRIX_SUBGROUP}
         return {
             "features": [name for name in info.features if name != CLOCK],
             "limits": {name: limit for name, limit in limits.items() if limit > PHONE_LIMITS[name]},
+            **more,
         }

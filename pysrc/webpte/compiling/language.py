@@ -7,8 +7,9 @@ the weights of the method.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,9 +67,10 @@ async def language_tables(
         {"name": "seed", "dtype": "int32", "shape": [2]},
     ]
     for purpose, kind in (("greedy", ARGMAX), ("sampled", _SAMPLED)):
-        delegate = await _with_sampler(build, name, body, kind)
+        delegate = await with_sampler(build, name, body, kind)
         dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
-        plans = [p async for p in _plans(delegate, device, dtypes, chunks, context, kind.sampled)]
+        given_at = partial(_inputs, dtypes, kind.sampled)
+        plans = [p async for p in plans_at(delegate, device, given_at, chunks, context)]
         ahead = ahead and all(_takes_sampled(plan, logits.shape[-1]) for plan in plans)
         inputs = [*given, *(more if kind.sampled else [])]
         methods[f"{name}.{purpose}"] = {"inputs": inputs, "outputs": [_TOKEN], "plans": plans}
@@ -94,10 +96,11 @@ def _chunks(most: int, dynamic: bool) -> list[int]:
     return [1 << power for power in range(most.bit_length()) if 1 << power <= most]
 
 
-async def _with_sampler(
+async def with_sampler(
     build: Build, name: str, body: GpuDelegate, kind: SamplerKind
 ) -> GpuDelegate:
     """Return a delegate that samples a token, and shares the caches of a method's delegate."""
+    body.plans.keep(_MOST_PLANS)
     graph = build.only_graph(build.methods[name])
     assert graph is not None, "see `whole_delegate`"
     logits = graph.tensor(graph.outputs[0])
@@ -140,36 +143,44 @@ def _joined(body: Graph, sampler: Graph) -> Graph:
     )
 
 
-async def _plans(
+def _inputs(
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]], sampled: bool, count: int, position: int
+) -> list[Any]:
+    """Return inputs of a method that samples, after so many tokens at a position."""
+    given: list[Any] = [np.zeros((1, count), dtypes[0]), np.array([position], dtypes[1])]
+    if sampled:
+        given += [position + count, np.zeros(SETTINGS, np.float32), np.zeros(2, np.int32)]
+    return given
+
+
+async def plans_at(
     delegate: GpuDelegate,
     device: RecordingDevice,
-    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
-    chunks: list[int],
+    given: Callable[[int, int], list[Any]],
+    chunks: Sequence[int],
     context: int,
-    sampled: bool,
-) -> Any:
-    """Yield the plans for every number of tokens at every position of the cache."""
+    place: int = 1,
+) -> AsyncIterator[Table]:
+    """Yield the plans for every number of tokens at every position of the cache.
+
+    given  makes the inputs for a number of tokens at a position
+    place  the input that has the position
+    """
     for count in chunks:
         position = 0
         while position + count <= context:
-            given: list[Any] = [
-                np.zeros((1, count), dtypes[0]),
-                np.array([position], dtypes[1]),
-            ]
-            if sampled:
-                settings = np.zeros(SETTINGS, np.float32)
-                given += [position + count, settings, np.zeros(2, np.int32)]
-            _, table = await plan_table(delegate, device, RunRequest(given))
+            _, table = await plan_table(delegate, device, RunRequest(given(count, position)))
             yield table
-            position = max(position, min(_ends(table), default=context)) + 1
+            position = max(position, min(_ends(table, place), default=context)) + 1
 
 
-def _ends(plan: Table) -> Iterator[int]:
+def _ends(plan: Table, place: int) -> Iterator[int]:
     """Yield the last positions that the conditions of a plan allow."""
+    position = ["element", place, 0]
     for one, _, high in plan["when"]:
-        if one == ["element", 1, 0]:
+        if one == position:
             yield high
-        elif isinstance(one, list) and one[:2] == ["add", ["element", 1, 0]]:
+        elif isinstance(one, list) and one[:2] == ["add", position]:
             yield high - one[2]
         else:
             yield -1  # another number: each position may need a separate plan

@@ -123,7 +123,7 @@ def _plan_table(delegate: GpuDelegate, device: RecordingDevice, plan: DevicePlan
             [payload.symint_place(index), symints[value_id]]
             for index, value_id in enumerate(delegate.symints)
         ],
-        **_commands_table(commands, segment),
+        **commands_table(commands, segment.result_bytes),
         "faults": [
             {
                 "number": fault.number,
@@ -140,7 +140,8 @@ def _plan_table(delegate: GpuDelegate, device: RecordingDevice, plan: DevicePlan
     }
 
 
-def _commands_table(commands: PlanCommands, segment: Segment) -> Table:
+def commands_table(commands: PlanCommands, result_bytes: int) -> Table:
+    """Return the part of a plan that the device runs."""
     return {
         "uploads": [[u.buffer, u.payload_offset, u.nbytes] for u in commands.uploads],
         "clears": list(commands.clears),
@@ -150,7 +151,7 @@ def _commands_table(commands: PlanCommands, segment: Segment) -> Table:
         ],
         "labels": [d.origin.op.name if d.origin else "" for d in commands.dispatches],
         "readbacks": [[r.buffer, r.nbytes, r.result_offset] for r in commands.readbacks],
-        "result": segment.result_bytes,
+        "result": result_bytes,
     }
 
 

@@ -16,10 +16,12 @@ from typing import Any
 
 RUNTIME, LANGUAGE, ENTRY = "webpte-run.js", "webpte-language.js", "index.js"
 TASK, TEXT, VIEW = "webpte-task.js", "webpte-text.js", "webpte-view.js"
-SENTENCES, SPEECH = "webpte-sentences.js", "webpte-speech.js"
+SENTENCES, SPEECH, LISTEN = "webpte-sentences.js", "webpte-speech.js", "webpte-listen.js"
 PAGE, DEVICES = "index.html", "devices.json"
 TYPES = "webpte-run.d.ts"
 GPU = "webpte-gpu.js"  # is fetched when a call has inputs or outputs on the GPU
+RANGES = "webpte-ranges.js"  # is fetched for large files
+SELF_TEST = "webpte-self-test.js"  # is fetched for descriptions whose features can be faulty
 _PACKAGE = Path(__file__).parents[1]
 _MODULES = _PACKAGE / "compiling" / "runtime"
 
@@ -35,6 +37,7 @@ _TASKS = {
     "text": (TEXT, Path("text.js")),
     "sentences": (SENTENCES, Path("sentences.js")),
     "speech": (SPEECH, Path("speech.js")),
+    "spoken": (LISTEN, Path("listen", ENTRY)),
     "": (TASK, Path("task", ENTRY)),
 }
 
@@ -88,6 +91,8 @@ def modules(language: bool = True, tasks: Collection[str] = tuple(_TASKS)) -> di
     shared = ("errors.js", "expressions.js", "values.js", "program.js")
     separate = {_MODULES / name: RUNTIME for name in shared}
     files[GPU] = bundled(_MODULES / "gpu.js", separate)
+    files[RANGES] = bundled(_MODULES / "ranges.js", separate)
+    files[SELF_TEST] = bundled(_MODULES / "self_test.js", separate)
     for kind in tasks:
         name, entry = _TASKS.get(kind, _TASKS[""])
         files[name] = bundled(_MODULES / entry, separate)

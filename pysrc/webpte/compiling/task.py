@@ -25,7 +25,8 @@ Table = dict[str, Any]
 SIDES = (128, 256, 512)  # of pictures that keep their proportions
 _SHORTEST_POWER, _LONGEST = 3, 512  # tokens of texts: the least power of two, and the most
 _ROWS = 8  # texts of a call
-_TEXTS = ("text", "sentences")  # kinds of input with a tokenizer
+_SOUNDS = 6  # lengths of sounds
+_TEXTS = ("text", "sentences", "spoken")  # kinds of input with a tokenizer
 _TOKENIZERS = (TOKENIZER, TOKENIZER_CONFIG)
 
 
@@ -103,6 +104,8 @@ def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:
     infos = program.methods[name].inputs
     if given["kind"] == "sentences":
         return {name: _token_examples(given["longest"], infos)}
+    if given["kind"] == "spoken" and given["frames"] is not None:
+        return {name: _sound_examples(given["longest"], *given["frames"], infos[0])}
     if given["kind"] not in ("picture", "drawing"):
         return {}
     (info,) = infos
@@ -120,6 +123,15 @@ def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:
         if all(low <= size <= high for size, (low, high) in limits):
             examples.append([np.zeros(shape, info.array_dtype)])
     return {name: examples} if examples else {}
+
+
+def _sound_examples(longest: int, frame: int, first: int, least: int, info: Any) -> list[list[Any]]:
+    """Return example calls of whole frames: the longest sound, half of it, and so on."""
+    frames, found = (longest - first) // frame, []
+    while frames >= least and len(found) < _SOUNDS:
+        found.append([np.zeros((1, frames * frame + first), info.array_dtype)])
+        frames //= 2
+    return found
 
 
 def _token_examples(longest: int, infos: Sequence[Any]) -> list[list[Any]]:

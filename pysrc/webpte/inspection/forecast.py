@@ -20,6 +20,7 @@ from webpte.engine.graph.graph import Graph
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.load.join_programs import read_programs
 from webpte.engine.load.program_file import Contents, Prepare
+from webpte.engine.load.state import count_zeros
 from webpte.engine.ops.core.records import Scratch
 from webpte.engine.plan.binding_limits import check_bindable, check_scratch
 from webpte.engine.plan.memory_plan import aligned
@@ -85,7 +86,7 @@ def forecast_contents(
     return MemoryForecast(
         program=contents.source.name,
         weights=weights,
-        state=counting.state,
+        state=counting.state + count_zeros(contents, info.has_f16),
         activations=counting.activations,
         scratch=counting.scratch,
         staging=min(weights, STAGING_BYTES),

@@ -100,6 +100,28 @@ class Seq2Seq:
         session, most = self._session, max_new_tokens
         return _EncodedGeneration(session, given, first, most, stop, rule, **options)
 
+    def compiled(self, prompts: Sequence[int]) -> dict[str, Any]:
+        """Return the method that encodes and the decoder as a compiled program describes them.
+
+        prompts  the numbers of tokens that answers begin with
+        """
+        session = self._session
+        if self.max_context is None:
+            raise InputError(
+                f"{self.program.name} has no limit of tokens, so it cannot be compiled"
+            )
+        decoder = {
+            "method": session.method,
+            "greedy": f"{session.method}.greedy",
+            "position": position_place(self.program.methods[session.method]),
+            "prompt": [*self.start, *self.forced],
+            "prompts": sorted(prompts),
+            "ends": sorted(self.eos),
+            "suppressed": numbers_of(self.program, "begin_suppress_tokens"),
+            "context": self.max_context,
+        }
+        return {"method": session.encoder, "decoder": decoder}
+
 
 class EncodedSession(KVSession):
     """The decoder's context for an input, which is encoded before the first token is decoded."""

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from webpte_export.errors import ExportError
 from webpte_export.llm.decoder_state import STEP, KVCache
 
 ATTENTION = "webpte_kv_cache"
@@ -46,10 +45,10 @@ def attention_layers(model: Any) -> dict[int, AttentionLayer]:
     found: dict[int, AttentionLayer] = {}
 
     def record(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, **_options: Any
+        module: Any, query: Tensor, key: Tensor, value: Tensor, *_: Any, **_options: Any
     ) -> tuple[Tensor, None]:
         if module.layer_idx in found:
-            raise ExportError(f"layer {module.layer_idx} calls its attention twice.")
+            raise ValueError("a layer calls its attention twice")
         found[module.layer_idx] = AttentionLayer(key, value)
         return query.new_zeros(*query.shape[:3], value.shape[3]).transpose(1, 2), None
 
@@ -59,8 +58,6 @@ def attention_layers(model: Any) -> dict[int, AttentionLayer]:
     try:
         with torch.no_grad():
             model(input_ids=torch.zeros(1, 2, dtype=torch.long), use_cache=False)
-    except ExportError:
-        raise
     except Exception:
         found.clear()  # its own attention needs the mask, which this table lacks
     finally:
@@ -73,21 +70,30 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    _mask: Tensor | None,
+    attention_mask: Tensor | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
+    indices: Tensor | None = None,
     **_options: Any,
 ) -> tuple[Tensor, None]:
     """Attend to the cache: (1, heads, n, head_dim) each -> (1, n, heads, head_dim).
 
-    `s_aux` (heads,) are sinks: a score of nothing for each head.
+    `s_aux` (heads,) are sinks: a score of nothing for each head. `indices` (1, n, k) are the keys
+    that an indexer chose for each token.
     """
     assert STEP.decoder is not None
-    cache = STEP.decoder.caches[str(module.layer_idx)]
     width = query.shape[-1]
     scale = scaling if scaling is not None else width**-0.5
+    if STEP.decoder.masked:
+        if indices is not None and indices.shape[-1] < key.shape[2]:
+            assert attention_mask is not None
+            hidden = torch.full_like(attention_mask[:, 0], _MASKED)
+            chosen = hidden.scatter(-1, indices.to(torch.int64), 0.0)
+            attention_mask = torch.minimum(attention_mask, chosen.unsqueeze(1))
+        return _behind_mask(query * scale, key, value, attention_mask, softcap, s_aux), None
+    cache = STEP.decoder.caches[str(module.layer_idx)]
     window = sliding_window if sliding_window and sliding_window < cache.context else None
     if value.shape[-1] != width:
         cache.write(key, value, STEP.positions)
@@ -121,18 +127,53 @@ def _written_out(
 ) -> Tensor:
     """Attend to the whole cache behind a mask, with a sliding window, a soft cap or sinks."""
     heads = query.shape[1]
-    scores = torch.bmm(query[0], _for_heads(cache.k_cache, heads).transpose(1, 2))
+    keys, values = (_for_heads(each, heads) for each in (cache.k_cache, cache.v_cache))
+    return _attended(query[0], keys, values, _seen(cache.context, window), softcap, sinks)
+
+
+def _behind_mask(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Attend to keys and values (1, heads, n, head_dim) behind the mask of a model."""
+    keys, values = (_for_heads(each.transpose(1, 2), query.shape[1]) for each in (key, value))
+    seen: Tensor | None = None
+    if mask is not None:
+        seen = mask[0] if mask.dtype == torch.bool else mask[0] > _MASKED / 2
+        if mask.dtype != torch.bool:  # it may hold more than what is hidden
+            added = torch.where(seen, mask[0], 0.0)
+            return _attended(query[0], keys, values, seen, softcap, sinks, added)
+    return _attended(query[0], keys, values, seen, softcap, sinks)
+
+
+def _attended(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    seen: Tensor | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+    added: Tensor | None = None,
+) -> Tensor:
+    """Attend to keys and values (heads, n, head_dim) that `seen` shows."""
+    heads = query.shape[0]
+    scores = torch.bmm(query, keys.transpose(1, 2))
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    seen = _seen(cache.context, window)
-    scores = torch.where(seen, scores, _MASKED)
+    if added is not None:
+        scores = scores + added
+    if seen is not None:
+        scores = torch.where(seen, scores, _MASKED)
     if sinks is None:
         weights = torch.softmax(scores, -1)
     else:
         nothing = sinks.reshape(heads, 1, 1).expand(heads, scores.shape[1], 1)
         weights = torch.softmax(torch.cat([scores, nothing], -1), -1)[..., :-1]
-    attended = torch.bmm(weights, _for_heads(cache.v_cache, heads))
-    return attended.transpose(0, 1).unsqueeze(0)
+    return torch.bmm(weights, values).transpose(0, 1).contiguous().unsqueeze(0)
 
 
 def _seen(context: int, window: int | None) -> Tensor:
@@ -150,9 +191,19 @@ def _for_heads(cache: Tensor, heads: int) -> Tensor:
     return each.expand(kv_heads, heads // kv_heads, context, width).reshape(heads, context, width)
 
 
-def _mask(*_arguments: Any, **_options: Any) -> Tensor | None:
-    """Return the mask to add to scores, (1, 1, n, context); None if no model needs it."""
+def _mask(*_arguments: Any, **options: Any) -> Tensor | None:
+    """Return the mask to add to scores, (1, 1, n, context); None if no model needs it.
+
+    `mask_function` is the library's rule for a query and a key: a window, for example.
+    """
     decoder = STEP.decoder
     if decoder is None or not decoder.masked:
         return None
-    return torch.where(_seen(decoder.context, None), 0.0, _MASKED)[None, None]
+    seen = _seen(decoder.context, None)
+    rule = options.get("mask_function")
+    if rule is not None:
+        first = torch.zeros((), dtype=torch.int64)
+        seen = seen & rule(
+            *(first, first, STEP.positions.unsqueeze(1)), torch.arange(decoder.context).unsqueeze(0)
+        )
+    return torch.where(seen, 0.0, _MASKED)[None, None]

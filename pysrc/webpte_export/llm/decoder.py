@@ -35,8 +35,18 @@ from webpte_export.llm.cached_attention import (
     attention_layers,
     register_functions,
 )
-from webpte_export.llm.decoder_state import CACHE_BUFFERS, STEP, DecoderCache, KVCache, states_of
-from webpte_export.llm.rotary import ROTATION, with_rotary_tables
+from webpte_export.llm.decoder_state import (
+    CACHE_BUFFERS,
+    STEP,
+    DecoderCache,
+    IndexerCache,
+    KVCache,
+    indexers_of,
+    new_cache,
+    own_cache,
+    states_of,
+)
+from webpte_export.llm.rotary import ROTATION, remove_rotary_tables, with_rotary_tables
 from webpte_export.llm.simplify_modules import simplify_modules
 
 _TEXT = 9  # tokens for the comparison with the model
@@ -56,13 +66,31 @@ class Decoder(nn.Module):
     def __init__(self, model: Any, context: int) -> None:
         super().__init__()
         try:
-            self._take(model, context)
+            self._take(model, context, masked=False)
+        except ExportError as refused:
+            if self.masked:
+                raise
+            self._give_back(model)
+            try:  # its attention may use a mask of its own
+                self._take(model, context, masked=True)
+            except ExportError:
+                raise refused from None
+
+    def _take(self, model: Any, context: int, masked: bool) -> None:
+        try:
+            self._fit(model, context, masked)
         except ExportError:
             raise
         except Exception as problem:  # raised by the model's code for an unexpected cache
             raise _refusal(model, _said(problem)) from problem
 
-    def _take(self, model: Any, context: int) -> None:
+    def _give_back(self, model: Any) -> None:
+        """Undo the changes of a first attempt to the model's attention."""
+        model.set_attn_implementation("eager")
+        remove_rotary_tables(model)
+
+    def _fit(self, model: Any, context: int, masked: bool) -> None:
+        self.masked = masked
         self.model = model
         self.context = context
         self._takes = set(inspect.signature(model.forward).parameters)
@@ -70,10 +98,11 @@ class Decoder(nn.Module):
         register_functions()
         replace_experts(model)
         simplify_modules(model)
-        layers = attention_layers(model)
+        layers = {} if masked else attention_layers(model)
         used = self._fill_library_cache()
         self.states = nn.ModuleDict(states_of(used))
         self.masked = not layers
+        self._cache_type = type(used)
         if self.masked:
             layers = _cached_layers(used)
         if not layers and not self.states:
@@ -83,6 +112,11 @@ class Decoder(nn.Module):
             )
         self.caches = nn.ModuleDict(
             {str(number): KVCache(context, it.key, it.value) for number, it in layers.items()}
+        )
+        self.indexers = nn.ModuleDict(
+            {str(number): IndexerCache(context, keys) for number, keys in indexers_of(used).items()}
+            if self.masked
+            else {}
         )
         self.max_chunk = 1 if self.states else _most_tokens(model)
         self._gives_mask = False
@@ -150,7 +184,8 @@ class Decoder(nn.Module):
         if "logits_to_keep" in self._takes:
             options["logits_to_keep"] = keep
         if self.masked or self.states:
-            options |= {self._cache_name: DecoderCache(self), "use_cache": True}
+            cache = DecoderCache.like(self._cache_type, self)
+            options |= {self._cache_name: cache, "use_cache": True}
         if self._gives_mask:
             options["attention_mask"] = torch.ones(1, self.context, dtype=torch.long)
         return options
@@ -172,7 +207,9 @@ class Decoder(nn.Module):
         """Return a cache object of the library, filled by the model with a short text."""
         from transformers import DynamicCache
 
-        cache = DynamicCache(config=self.model.config.get_text_config())
+        config = self.model.config.get_text_config()
+        own = own_cache(_code_of(self.model))
+        cache = DynamicCache(config=config) if own is None else new_cache(own, config)
         options: dict[str, Any] = {self._cache_name: cache, "use_cache": True}
         if self._cache_name not in self._takes:
             return cache
@@ -239,7 +276,7 @@ def _most_tokens(model: Any) -> int | None:
 def _cached_layers(cache: Any) -> dict[int, AttentionLayer]:
     """Return the attention layers with keys and values that a model has written to a cache."""
     found = {}
-    for number, layer in enumerate(cache.layers):
+    for number, layer in enumerate(getattr(cache, "layers", ())):
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
         if isinstance(keys, Tensor) and isinstance(values, Tensor):
             found[number] = AttentionLayer(keys, values)

@@ -59,6 +59,14 @@ def with_rotary_tables(model: Any, code: Any, context: int) -> Callable[..., Any
     return found
 
 
+def remove_rotary_tables(model: Any) -> None:
+    """Give a model its own rotary embeddings back."""
+    for owner in model.modules():
+        tables = getattr(owner, "rotary_emb", None)
+        if isinstance(tables, RotaryTables):
+            owner.rotary_emb = tables.original
+
+
 def _rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     """Rotate queries and keys (1, heads, n, head_dim) by tables of all positions."""
     rotated = torch.ops.et_vk.apply_rotary_emb_hf(

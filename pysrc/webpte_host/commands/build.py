@@ -32,16 +32,28 @@ def main(arguments: list[str]) -> int:
         "--docs", action="store_true", help="add the documentation and the API reference"
     )
     parser.add_argument(
+        "--address",
+        default="",
+        metavar="URL",
+        help="where the site will be: links to it then show a picture everywhere",
+    )
+    parser.add_argument(
         "--npm", action="store_true", help="write the package for npm instead of the site"
     )
     options = parser.parse_args(arguments)
     if options.npm:
-        if options.notebooks or options.docs or options.without_models:
+        if options.notebooks or options.docs or options.without_models or options.address:
             parser.error("--npm writes a package alone, without other parts")
         build_npm.build(options.out)
         return 0
     models = None if options.without_models else ModelStore()
-    build(options.out, models, notebooks=options.notebooks, docs=options.docs)
+    build(
+        options.out,
+        models,
+        notebooks=options.notebooks,
+        docs=options.docs,
+        address=options.address,
+    )
     return 0
 
 
@@ -51,6 +63,7 @@ def build(
     *,
     notebooks: bool = False,
     docs: bool = False,
+    address: str = "",
     display: Display | None = None,
 ) -> None:
     """Build the site under a temporary name, and rename it when complete. Raises HostError."""
@@ -59,7 +72,8 @@ def build(
     display = display or Display()
     runtime = ensure_runtime(display, compile_edits=True)
     with build_site.SITE.written(out) as site:
-        wheel = _write(site, runtime, models, display)
+        facts = ("./docs/" if docs else "", address)
+        wheel = _write(site, runtime, models, facts, display)
         later = build_notebooks.write_notebooks(site, wheel, display) if notebooks else []
         if docs:
             write_docs(site / "docs", display)
@@ -68,10 +82,17 @@ def build(
     display.line(f"The site is in {out}. To look at it: python3 -m http.server -d {out}")
 
 
-def _write(site: Path, runtime: Path, models: ModelStore | None, display: Display) -> Path:
-    """Write the parts of every site; return the path of its wheel."""
+def _write(
+    site: Path,
+    runtime: Path,
+    models: ModelStore | None,
+    facts: tuple[str, str],
+    display: Display,
+) -> Path:
+    """Write the parts of every site; return the path of its wheel. `facts` are the addresses of
+    the documentation and of the site, or ""."""
     with display.stage("The page and the browser runtime"):
-        build_site.write_page(site, runtime)
+        build_site.write_page(site, runtime, docs=facts[0], address=facts[1])
     with display.stage("Models and gallery") as stage:
         count = build_site.write_models(site, models)
         stage.outcome = f"{count} installed"

@@ -1,11 +1,11 @@
 """`serve.py verify`: runs every program of a suite and compares its outputs.
 
-On device `webgpu` the programs run in headless Chromium, all in the same page. A case fails after
-`--timeout` seconds with neither progress nor CPU activity, or if the page crashes; later cases then
-run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the programs run
-in this process. With `--options` every case also runs once per variant, and a table at the end
-compares the variants. A suite is a folder with a manifest, its zip, or a folder of such zips. A
-bundled program (`.bpte`) also counts as a suite, with its cases.
+On device `webgpu` the programs run in headless Chromium, or Firefox, all in the same page. A case
+fails after `--timeout` seconds with neither progress nor CPU activity, or if its page crashes; then
+later cases run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the
+programs run in this process. With `--options` every case also runs once per variant, and a table at
+the end compares the variants. A suite is a folder with a manifest, its zip, or a folder of such
+zips. A bundled program (`.bpte`) also counts as a suite, with its cases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from webpte_host.base.descriptions import described
 from webpte_host.base.device_names import NATIVE_HELP, device_name
@@ -33,12 +33,15 @@ from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from webpte_export.suites.variants import VariantRuns
     from webpte_host.harness.browser import Harness
 
 Show = Callable[[str], None]  # called with a description of a case's progress
 Variant = dict[str, Any]  # a `webpte_export.suites.variants.Variant` as JSON
 
+BROWSERS = ("chromium", "firefox")  # the default first
 _PREFIX = "/suite/"
 NO_COMPARISON = {"difference": None, "other_kernels": None}  # result for a case whose page was lost
 
@@ -127,6 +130,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         help="swiftshader (default): WebGPU on the CPU; hardware: WebGPU on this machine's GPU",
     )
     parser.add_argument(
+        "--browser",
+        choices=BROWSERS,
+        default=BROWSERS[0],
+        help="the browser of the device webgpu (%(default)s)",
+    )
+    parser.add_argument(
         "--options",
         type=variant_table.names_of,
         nargs="?",
@@ -148,6 +157,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.options and options.device == "numpy":
         parser.error("--options is for GPUs: NumPy has no variants")
+    if options.browser != BROWSERS[0] and (options.adapter or options.device != "webgpu"):
+        parser.error("--browser firefox goes with neither --adapter nor another device")
     return options
 
 
@@ -207,7 +218,7 @@ def _runner(options: argparse.Namespace) -> Iterator[Runner]:
         yield HereRunner(options.suite, options.device)
         return
     given = (options.suite, options.timeout, options.adapter)
-    with PageRunner(*given) as runner:
+    with PageRunner(*given, options.browser) as runner:
         yield runner
 
 
@@ -281,10 +292,13 @@ class HereRunner:
 class PageRunner:
     """A runner in a harness page, which is replaced when it is lost."""
 
-    def __init__(self, suite: Path, timeout: float, adapter: str | None) -> None:
+    def __init__(
+        self, suite: Path, timeout: float, adapter: str | None, browser: str = BROWSERS[0]
+    ) -> None:
         self._suite = suite
         self._timeout = timeout
         self._adapter = adapter
+        self._browser = browser
         self._site_stack = ExitStack()
         self._browser_stack = ExitStack()
         self._harness: Harness | None = None
@@ -306,6 +320,8 @@ class PageRunner:
         return self
 
     def _check(self, adapter: dict[str, str] | None) -> None:
+        if self._browser != BROWSERS[0] and adapter is None:
+            raise HostError("this Firefox offers no WebGPU adapter; version 141 and newer have it")
         if chromium.chosen_adapter(self._adapter) == "hardware":
             print(f"adapter: {check_hardware(adapter)}", flush=True)
         elif adapter is None:
@@ -317,9 +333,14 @@ class PageRunner:
 
     def _open(self) -> Harness:
         from webpte_host.harness.browser import Harness, open_browser
+        from webpte_host.harness.firefox import open_firefox
 
         if self._harness is None:
-            browser = self._browser_stack.enter_context(open_browser(self._adapter))
+            started = (
+                open_browser(self._adapter) if self._browser == BROWSERS[0] else open_firefox()
+            )
+            # Firefox has the part of Playwright's API that the harness uses.
+            browser = cast("Browser", self._browser_stack.enter_context(started))
             self._harness = Harness.open(browser, self._site)
         return self._harness
 

@@ -16,6 +16,9 @@ _SETTINGS = {
 _ARCHIVES = {"./webpte.zip": "./*", "./page.zip": "./*"}  # see bundle.py; unpacked
 
 
+_COMPRESSED = ("pyodide.asm.wasm", "pyodide.asm.mjs")  # by most servers, which tell no plain size
+
+
 def page_config(folder: Path, runtime: str = "./runtime/") -> bytes:
     """Return the configuration.
 
@@ -26,4 +29,7 @@ def page_config(folder: Path, runtime: str = "./runtime/") -> bytes:
     if (folder / BYTECODE).is_file():  # set-up found a Node to compile it
         files[f"{runtime}{BYTECODE}"] = f"./{BYTECODE}"
     interpreter = f"{runtime}pyodide/pyodide.mjs"
-    return json.dumps({**_SETTINGS, "files": files, "interpreter": interpreter}).encode()
+    found = {name: folder / "pyodide" / name for name in _COMPRESSED}
+    sizes = {name: path.stat().st_size for name, path in found.items() if path.is_file()}
+    config = {**_SETTINGS, "files": files, "interpreter": interpreter, "sizes": sizes}
+    return json.dumps(config).encode()

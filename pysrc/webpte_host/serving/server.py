@@ -16,6 +16,8 @@
 Responses are revalidated by ETag: on loopback a 304 costs less than a stale file. Responses of
 immutable URLs are not: the browser may use its cache and the code that it has compiled.
 
+Texts and WebAssembly are compressed for clients that take gzip (see compressed.py).
+
 Only requests to known hosts are answered (see `Hosts`): another site could point its own DNS name
 at this machine, and would then count as the same origin.
 """
@@ -39,10 +41,12 @@ from typing import Any, BinaryIO
 from webpte_host.base.bundle import Bundle, package_bundle, page_bundle, suites_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME, WEB
+from webpte_host.serving.compressed import CompressedCopies, is_worth, takes_gzip
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
 from webpte_host.serving.immutable_urls import ImmutableUrls
 from webpte_host.serving.page_config import page_config
+from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import (
     COMMON_HEADERS,
     Hosts,
@@ -174,7 +178,8 @@ class Handler(BaseHTTPRequestHandler):
         if path in (_PAGE_PATH, _EMBED_PATH):
             file = find_file(self.server.mounts, _PAGE_PATH)
             if file is not None:
-                text = self.server.immutable_urls.page(file.read_text(encoding="utf-8"))
+                text = with_facts(file.read_text(encoding="utf-8"))
+                text = self.server.immutable_urls.page(text)
                 return (embed_page(text) if path == _EMBED_PATH else text).encode()
         return None
 
@@ -187,10 +192,19 @@ class Handler(BaseHTTPRequestHandler):
         kind: str,
         immutable: bool = False,
     ) -> None:
+        headers = {"Content-Type": kind, "Accept-Ranges": "bytes", "ETag": etag}
+        if is_worth(kind, size):
+            headers["Vary"] = "Accept-Encoding"
+            if "Range" not in self.headers and takes_gzip(self.headers.get("Accept-Encoding")):
+                etag = headers["ETag"] = f'{etag[:-1]}-gzip"'
+                headers["Content-Encoding"] = "gzip"
+                del headers["Accept-Ranges"]  # ranges are of the plain content
         if self._is_cached(etag, modified):
             self._head(HTTPStatus.NOT_MODIFIED, {"ETag": etag})
             return
-        headers = {"Content-Type": kind, "Accept-Ranges": "bytes", "ETag": etag}
+        if "Content-Encoding" in headers:
+            packed = self.server.copies.of(f"{self.path} {etag}", body.read())
+            body, size = BytesIO(packed), len(packed)
         if immutable:
             headers["Cache-Control"] = "max-age=31536000, immutable"
         if modified is not None:
@@ -306,6 +320,7 @@ class _Server(ThreadingHTTPServer):
         self.immutable_urls = ImmutableUrls(web, list(bundles.values()), version)
         self.web = web
         self.bundles = bundles
+        self.copies = CompressedCopies()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Handler)

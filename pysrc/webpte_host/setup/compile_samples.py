@@ -32,8 +32,8 @@ _KEY = "samples"  # in the stamp of a runtime: digests of the sources
 _SCRIPT = Path(__file__).with_name("compile_samples.mjs")
 _COMPILER = PYSRC / "webpte" / "compiling"
 _LARGEST = 1 << 20  # bytes of a program: a larger one answers too late to be of use
-_SHARED = ("webpte-run.js", "webpte-task.js", "webpte-view.js")
-_OWN = ("index.js", "program.json", "desktop.json", "software.json")
+_SHARED = ("webpte-run.js", "webpte-self-test.js", "webpte-task.js", "webpte-view.js")
+_OWN = ("index.js",)
 
 
 def compiled_folder(runtime: Path, program: Path) -> str:
@@ -123,7 +123,7 @@ def _made(
             rest = place.partition("/")[2]
             if rest in _SHARED:
                 made[rest] = archive.read(place)
-            elif rest in _OWN or PurePosixPath(rest).suffix in (".wgsl", ".bin"):
+            elif rest in _OWN or PurePosixPath(rest).suffix in (".wgsl", ".bin", ".json"):
                 made[place] = archive.read(place)
             if rest == "index.js":
                 made[place] = made[place].replace(b'"./webpte-run.js"', b'"../webpte-run.js"')

@@ -14,7 +14,6 @@ runtime/                packages of Pyodide, which `npx webpte copy-runtime` wri
 from __future__ import annotations
 
 import json
-import re
 import runpy
 import shutil
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from webpte_host.base.bundle import npm_bundle, visible_files
 from webpte_host.base.layout import PYSRC, ROOT, WEB
 from webpte_host.base.progress import Display, megabytes
+from webpte_host.serving.page_facts import package_version
 from webpte_host.setup.runtime import ensure_runtime, npm_version
 from webpte_host.site.output_folder import OutputFolder
 
@@ -68,21 +68,14 @@ def _description() -> str:
     """Return package.json, with the versions."""
     known = json.loads((_NPM / "package.json").read_text(encoding="utf-8"))
     name = known.pop("name")
-    described = {"name": name, "version": _version(), **known}
+    described = {"name": name, "version": package_version(), **known}
     described["dependencies"] = {"pyodide": npm_version("pyodide")}
     return json.dumps(described, indent=2) + "\n"
 
 
-def _version() -> str:
-    """Read the version of webpte, which is not imported: this Python may have no NumPy."""
-    found = re.search(r'__version__ = "(.+)"', (PYSRC / "webpte" / "__init__.py").read_text())
-    assert found is not None
-    return found[1]
-
-
 def _versions() -> str:
     return (
-        f"export const WEBPTE = {json.dumps(_version())};\n"
+        f"export const WEBPTE = {json.dumps(package_version())};\n"
         f"export const PYODIDE = {json.dumps(npm_version('pyodide'))};\n"
     )
 

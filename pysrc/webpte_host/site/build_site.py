@@ -27,6 +27,7 @@ from webpte_host.models.store import INDEX, ModelStore
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
 from webpte_host.serving.page_config import page_config
+from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import COMMON_HEADERS
 from webpte_host.site.build_package import build_wheel
 from webpte_host.site.output_folder import OutputFolder
@@ -49,8 +50,11 @@ _WORTH_BYTES = 1024
 _WORTH_SHARE = 0.9
 
 
-def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
-    """Write the page with the browser runtime and the package."""
+def write_page(
+    site: Path, runtime: Path, web: Path = WEB, docs: str = "", address: str = ""
+) -> None:
+    """Write the page with the browser runtime and the package; `docs` and `address` are facts of
+    the page (see page_facts.py)."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", *_NOT_PAGE)
     shutil.copytree(web, site, ignore=ignored)
     shutil.copytree(runtime, site / "runtime")
@@ -61,6 +65,8 @@ def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
     for module in (site / "page").rglob("*.py"):  # in the archive
         module.unlink()
     index = site / "index.html"
+    text = with_facts(index.read_text(encoding="utf-8"), docs, address)
+    index.write_text(text, encoding="utf-8")
     framed = embed_page(index.read_text(encoding="utf-8"))
     (site / EMBED).write_text(framed, encoding="utf-8")
     for page in (index, site / EMBED, *sorted((site / "examples").glob("*.html"))):

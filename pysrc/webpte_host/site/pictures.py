@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webpte_host.base.descriptions import described
-from webpte_host.base.layout import ROOT, STATE
+from webpte_host.base.layout import ROOT, STATE, WEB
 from webpte_host.setup import chromium, environment, firefox
-from webpte_host.site import film
+from webpte_host.site import film, icons
 from webpte_host.site.scenes import SCENES, STARTED, Scene
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--film", action="store_true", help="half a minute of the page, as DIR/film.webp"
     )
+    parser.add_argument("--icons", action="store_true", help="the page's icons, and no scenes")
     parser.add_argument("--adapter", choices=chromium.ADAPTERS, help="as for verify")
     options = parser.parse_args(arguments)
     scenes = chosen_scenes(options.only, readme=options.readme)
@@ -82,6 +83,9 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no scene is called {' or '.join(options.only)}")
     if not environment.inside():
         return environment.rerun_inside(["pictures", *arguments], with_browser=True)
+    if options.icons:
+        icons.take(options.out or WEB)
+        return 0
     if options.readme:
         _take_readme(scenes, options.out or ROOT / "docs", options.adapter)
         return 0

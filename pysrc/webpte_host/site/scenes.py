@@ -192,7 +192,7 @@ def _run_a_cell(page: DrivenPage) -> None:
 
 
 def _measure(page: DrivenPage) -> None:
-    page.click("#view-bench button", "Measure")
+    page.click("#view-bench button", "Start")
     wait_for_end(page, "Measured")
 
 
@@ -269,7 +269,7 @@ def _train(page: DrivenPage) -> None:
     wait_for_end(page, "Trained")
     page.fill("#view-train [name=question]", "Who are you?")
     page.click("#view-train button", "Ask both")
-    wait_for_end(page, "Answered twice")
+    wait_for_end(page, "Answered")
 
 
 SCENES = (

@@ -1,9 +1,10 @@
 """Runs jobs in a headless Chromium, with the server, the page and the sources of another tree.
 
-    PYTHONPATH=TREE/pysrc python tests/bench/trees/run_page.py JOBS.json BROWSER.json
+    PYTHONPATH=TREE/pysrc python tests/bench/trees/run_page.py JOBS.json BROWSER.json [compiled]
 
 BROWSER.json has `command`, the browser with its flags, and `seconds`, how long all may take. Prints
-a line for each job, as figures.py does. It knows the tree's server and harness.js only.
+a line for each job, as figures.py does. It knows the tree's server and harness.js only. With
+`compiled` the programs run compiled, by compiled_rates.js.
 """
 
 import json
@@ -44,6 +45,10 @@ try {
 await post("/done", "");
 """
 
+COMPILED = "compiled"
+_COMPILED_PAGE = """<!doctype html><link rel="icon" href="data:,">
+<script type="module" src="run.js"></script>"""
+
 ended = threading.Event()
 
 
@@ -75,11 +80,15 @@ def listed(path: str) -> tuple[list[dict[str, Any]], Path]:
 def main() -> int | str:
     calls, folder = listed(sys.argv[1])
     browser = json.loads(Path(sys.argv[2]).read_text("utf-8"))
+    html, script = PAGE, SCRIPT
+    if COMPILED in sys.argv[3:]:
+        rates = Path(__file__).with_name("compiled_rates.js")
+        html, script = _COMPILED_PAGE, rates.read_text("utf-8")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
         page, profile = Path(work, "page"), Path(work, "profile")
         page.mkdir()
-        (page / "index.html").write_text(PAGE, "utf-8")
-        (page / "run.js").write_text(SCRIPT, "utf-8")
+        (page / "index.html").write_text(html, "utf-8")
+        (page / "run.js").write_text(script, "utf-8")
         (page / "jobs.json").write_text(json.dumps(calls), "utf-8")
         server.Handler = Handler  # type: ignore[misc]
         with server.Site(mounts=[Mount("/model/", folder), Mount("/bench/", page)]) as site:

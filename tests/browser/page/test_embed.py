@@ -130,7 +130,7 @@ def test_share_copies_a_link_and_the_code_of_a_frame(profile: BrowserContext, si
         # Where the clipboard is not allowed, the selected text is copied.
         page.get_by_role("button", name="Share").click()
         page.get_by_role("button", name="Copy link").click()
-        expect(status(page)).to_contain_text("The link is copied")
+        expect(status(page)).to_contain_text("Link copied")
         page.locator("#drawer-button").click()
         field = page.get_by_label("or enter a URL or name").first
         field.focus()
@@ -140,11 +140,11 @@ def test_share_copies_a_link_and_the_code_of_a_frame(profile: BrowserContext, si
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.get_by_role("button", name="Share").click()
         page.get_by_role("button", name="Copy embed code").click()
-        expect(status(page)).to_contain_text("The code is copied")
+        expect(status(page)).to_contain_text("Code copied")
         code = page.evaluate("navigator.clipboard.readText()")
         assert code.startswith(f'<iframe src="{site.url}embed.html?model=sigmoid&amp;view=run')
         expect(page.get_by_role("dialog", name="Share")).to_be_hidden()
         page.get_by_role("button", name="Share").click()
         page.get_by_role("button", name="Copy link").click()
-        expect(status(page)).to_contain_text("The link is copied")
+        expect(status(page)).to_contain_text("Link copied")
         page.context.clear_permissions()

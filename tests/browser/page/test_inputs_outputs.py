@@ -90,7 +90,7 @@ def test_a_microphone(page: Page) -> None:
 def test_the_microphone_as_a_stream(page: Page) -> None:
     open_program(page, 1, RATE // 4)
     page.context.grant_permissions(["microphone"])
-    page.get_by_role("button", name="Listen").click()
+    page.get_by_role("button", name="Live mic").click()
     device = page.locator("#input-0-device")
     expect(device).to_contain_text("frames/s")
     expect(status(page)).to_contain_text("Listening: output0")
@@ -113,7 +113,7 @@ def test_the_microphone_as_a_stream(page: Page) -> None:
     device.get_by_role("button", name="Close").click()
     expect(device).to_be_empty()
     # The bar's own button ends it, too, and releases the microphone.
-    page.get_by_role("button", name="Listen").click()
+    page.get_by_role("button", name="Live mic").click()
     expect(device).to_contain_text("frames/s")
     page.locator("#run").get_by_role("button", name="Cancel").click()
     expect(device).to_contain_text("Stopped.")

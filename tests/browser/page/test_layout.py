@@ -139,7 +139,7 @@ def test_no_button_is_below_the_run_bar(page: Page) -> None:
     page.set_viewport_size(SIZES[1])
     open_sample(page)
     run(page)
-    for name in ("Compare with NumPy", "Time the kernels", "Benchmark"):
+    for name in ("Compare with NumPy", "Profile kernels", "Benchmark"):
         button = page.get_by_role("button", name=name)
         button.scroll_into_view_if_needed()
         assert not button.evaluate(IS_COVERED), name
@@ -258,7 +258,7 @@ def test_on_a_phone_a_program_is_shared(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     open_card(page, "notes")
     title = page.locator("#program h2")
-    expect(title).to_have_text("Hear a note")
+    expect(title).to_have_text("Detect a note")
     assert title.evaluate("one => one.clientWidth >= one.scrollWidth")
     page.get_by_role("button", name="Share").click()
     expect(page.get_by_role("button", name="Copy embed code")).to_be_in_viewport(ratio=1)

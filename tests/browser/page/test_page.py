@@ -145,7 +145,7 @@ def test_outputs_against_numpy_and_against_a_file(page: Page) -> None:
 def test_kernels_are_timed(page: Page) -> None:
     open_sample(page)
     run(page)
-    page.get_by_role("button", name="Time the kernels").click()
+    page.get_by_role("button", name="Profile kernels").click()
     expect(page.locator("#kernels")).to_contain_text("1 dispatch,")
 
 

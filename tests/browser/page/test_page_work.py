@@ -34,13 +34,13 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.serving.server import Site
 
 SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
-EARLIER, RUN = re.compile("Outdated"), re.compile("^Run")
+EARLIER, RUN = re.compile("Run again to update"), re.compile("^Run")
 
 
 @pytest.fixture
 def page(started: Page) -> Iterator[Page]:
     yield started
-    live = started.get_by_label("Live")
+    live = started.get_by_label("Auto-run")
     if live.count():
         live.check()  # as the next test expects it
     leave(started)
@@ -100,7 +100,7 @@ def test_a_dropped_array_finds_its_input_or_asks(page: Page) -> None:
 @pytest.mark.thorough
 def test_results_of_other_inputs_are_marked(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("Live").uncheck()
+    page.get_by_label("Auto-run").uncheck()
     run(page)
     age = page.locator("#outputs-age")
     expect(age).to_have_text("")
@@ -113,7 +113,7 @@ def test_results_of_other_inputs_are_marked(page: Page) -> None:
 @pytest.mark.thorough
 def test_another_device_keeps_the_inputs(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("Live").uncheck()
+    page.get_by_label("Auto-run").uncheck()
     x = random_input(6)
     give_npy(page, 0, x, "mine.npy")
     run(page)
@@ -175,7 +175,7 @@ def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(payload("softmax.pte", log_softmax()))
     expect(status(page)).to_contain_text("softmax.pte loaded")
     x = random_input(8)[:8, :7]
-    page.get_by_label("Live").uncheck()
+    page.get_by_label("Auto-run").uncheck()
     give_npy(page, 0, x)
     expect(page.locator("#input-0")).to_contain_text("from x.npy")
     waiting, start = page.locator("#run-waiting"), page.get_by_role("button", name=RUN)
@@ -209,7 +209,7 @@ def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
 @pytest.mark.thorough
 def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("Live").uncheck()
+    page.get_by_label("Auto-run").uncheck()
     with long_benchmark(page):
         drop(page, "footer", ("broken.pte", SIGMOID[:600]))
         expect(page.locator(".error")).to_contain_text("open broken.pte")

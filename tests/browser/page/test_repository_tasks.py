@@ -19,7 +19,7 @@ from support.harness.sounds import voices_folder
 from support.harness.task_cases import make_picture, models_folder
 from support.hub import mask_layouts, published_pictures
 from support.hub.hub_site import HubSite, files_of, repositories
-from support.llm import seeing_layouts, whisper_layouts
+from support.llm import optimum_programs, seeing_layouts, whisper_layouts
 from support.llm.small_seq2seq import RATE
 from support.llm.small_seq2seq import sound as small_sound
 from support.page.page_visit import SAMPLES, leave, open_address, payload, status, visit
@@ -34,6 +34,7 @@ LAYOUTS = {
     "someone/voice": files_of(voices_folder() / "steady"),
     **repositories(SAMPLES, models_folder()),
     **seeing_layouts.repositories(),
+    **optimum_programs.repositories(),
 }
 STORIES = "executorch-community/Stories-ExecuTorch-WebGPU"
 WHISPER = "executorch-community/Whisper-Tiny-ExecuTorch-WebGPU"
@@ -78,6 +79,23 @@ def asked(name: str, *given: Any, **options: Any) -> Any:
 
     with ThreadPoolExecutor(1) as thread:  # the test's thread has Playwright's event loop
         return thread.submit(asyncio.run, ask()).result()
+
+
+def test_a_lone_model_for_xnnpack_becomes_a_chat(page: Page) -> None:
+    asking, name = "w17 w33 w44", optimum_programs.LONE
+    panel = opened(page, name, "Chat")
+    settings = page.locator("#chat-settings")
+    if not settings.evaluate("(one) => one.open"):
+        settings.get_by_text("Generation settings").click()
+    for setting, value in {"max_tokens": 6, "temperature": 0}.items():
+        settings.locator(f"[data-name={setting}]").fill(str(value))
+    panel.locator("#chat-text").fill(asking)
+    panel.locator("#chat-text").press("Enter")
+    talk = [{"role": "user", "content": asking}]
+    (found,) = asked(name, talk, max_new_tokens=6)
+    said = panel.locator(".chat-assistant .chat-said").last
+    expect(said).to_have_text(found["generated_text"][-1]["content"])
+    expect(page.locator("#error")).to_have_text("")
 
 
 @pytest.mark.thorough  # as in test_repositories.py, of another layout

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import shutil
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +19,14 @@ from support.compiling.cases import (
     compile_cases,
     compile_program,
     differences,
+    large,
     run_by_python,
     run_compiled,
 )
 from support.harness import extent
 from support.write import pack_suite
+from webpte.compiling.device_test import self_test
+from webpte.engine.gpu.recording.device import EVERY_GPU
 from webpte_host.base.layout import ROOT
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.routing import Mount
@@ -216,6 +224,101 @@ def test_the_runtime_in_a_page(place: Place) -> None:
         "aborted": "AbortError: signal is aborted without reason",
         "missing": "SourceError: digits.pte has 5 bytes, not 73640: it is of another program",
     }
+
+
+IN_RANGES = """
+async ([url, small]) => {
+    const said = (work) => work.then((one) => one, (error) => `${error.name}: ${error.message}`);
+    const answer = async (at) => {
+        const program = await (await import(at)).open();
+        const [scores] = await program.forward(new Float32Array(784).map((_, i) => i % 5));
+        program.close();
+        return [...scores.data];
+    };
+    return [await said(answer(url)), await answer(small)];
+}
+"""
+
+
+def test_large_files_are_read_in_ranges(place: Place) -> None:
+    for name in ("ranges", "whole", "short"):
+        compile_program(ROOT / "web" / "samples" / "digits.pte", place.out / name)
+    large(place.out / "ranges")
+    whole = (large(place.out / "short") / "digits.pte").read_bytes()
+    (place.out / "short" / "digits.pte").write_bytes(whole[:70_000])
+    asked: list[str | None] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/ranges/digits.pte"):
+            asked.append(request.headers.get("range"))
+
+    page = place.harness.page
+    page.on("request", note)
+    ranges, short, plain = (
+        f"{place.site.url}compiled/{name}/index.js" for name in ("ranges", "short", "whole")
+    )
+    found, expected = page.evaluate(IN_RANGES, [ranges, plain])
+    error, _ = page.evaluate(IN_RANGES, [short, plain])
+    page.remove_listener("request", note)
+    assert found == expected
+    assert len(asked) > 1
+    assert all(one and one.startswith("bytes=") for one in asked)
+    told = "SourceError: digits.pte has 70000 bytes, not 73640: it is of another program"
+    assert error == told
+
+
+def with_self_test(folder: Path, edit: str) -> Path:
+    """Let the first description of a folder need packed dot products, and their self-test.
+
+    edit  what stands in place of the bytes that are expected; "": the right bytes
+    """
+    info = replace(EVERY_GPU, packed_dot=True)
+    made = asyncio.run(self_test(info, {"features": [], "limits": {}, "packedDot": True}))
+    assert made is not None
+    name, table, shaders = made
+    if edit:
+        table["expected"][-1][2] = edit
+    (folder / name).write_text(json.dumps(table), "utf-8")
+    for shader, text in shaders.items():
+        (folder / shader).write_text(text, "utf-8")
+    rows = [{"file": "first.json", "test": name, **table["device"]}, {"file": "program.json"}]
+    shutil.copy(folder / "program.json", folder / "first.json")
+    (folder / "rows.json").write_text(json.dumps(rows), "utf-8")
+    return folder
+
+
+SELF_TESTED = """
+async (url) => {
+    const { open } = await import(`${url}index.js`);
+    const descriptions = await (await fetch(`${url}rows.json`)).json();
+    const program = await open({ descriptions });
+    const [scores] = await program.forward(new Float32Array(784).map((_, i) => i % 5));
+    program.close();
+    return [...scores.data];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "taken"), [("", ["first"]), ("AAAAAAAAAAA=", ["first", "program"])]
+)
+def test_a_faulty_gpu_gets_the_next_description(place: Place, edit: str, taken: list[str]) -> None:
+    folder = place.out / f"tested{len(edit)}"
+    compile_program(ROOT / "web" / "samples" / "digits.pte", folder)
+    with ThreadPoolExecutor(1) as threads:  # Playwright's event loop runs here
+        threads.submit(with_self_test, folder, edit).result()
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith(("/first.json", "/program.json")):
+            asked.append(Path(request.url).stem)
+
+    page = place.harness.page
+    page.on("request", note)
+    found = page.evaluate(SELF_TESTED, f"{place.site.url}compiled/{folder.name}/")
+    page.remove_listener("request", note)
+    assert asked == taken
+    assert abs(sum(found) - 1) < 1e-5
 
 
 def test_what_failed_to_open_fetches_no_more(place: Place) -> None:

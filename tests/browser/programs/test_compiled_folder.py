@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from support.compiling.cases import compile_program
+from support.compiling.cases import compile_program, large
 from support.compiling.pages import page_of
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.base.layout import ROOT
@@ -48,6 +48,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     for name, source in sources.items():
         compile_program(source, folder / name, name=f"{name}.pte")
     shutil.copytree(folder / "digits", folder / "apart")
+    large(shutil.copytree(folder / "digits", folder / "large"))
     (folder / "apart" / "digits.pte").unlink()
     with page_of(browser, folder) as page:
         yield page
@@ -59,6 +60,23 @@ def run(page: Page, code: str, given: Any = None) -> Any:
     load = "const load = async (name) => (await import(`./${name}/index.js`));"
     start = "const base = document.baseURI;"
     return page.evaluate(f"async (given) => {{ {said} {load} {start} {code} }}", given)
+
+
+def test_large_files_of_a_host_without_ranges(page: Page) -> None:
+    found, expected = run(
+        page,
+        """
+        const answers = [];
+        for (const name of ["large", "digits"]) {
+            const program = await (await load(name)).open();
+            const [scores] = await program.forward(new Float32Array(784));
+            answers.push([...scores.data]);
+            program.close();
+        }
+        return answers;
+        """,
+    )
+    assert found == expected
 
 
 def test_the_original_files_may_be_elsewhere(page: Page) -> None:

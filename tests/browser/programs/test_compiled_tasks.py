@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,19 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
+import webpte
 from support.compiling.cases import compile_program
 from support.compiling.pages import page_of
 from support.harness import extent
-from support.harness.sounds import HEARD_LETTERS, SPELLED_TEXTS, letters_folder
+from support.harness.sounds import (
+    HEARD,
+    HEARD_LETTERS,
+    SPELLED_TEXTS,
+    letters_folder,
+    moonshine_folder,
+)
 from support.harness.task_cases import CASES, EXPECTED, check, made, models_folder, plain
-from support.llm.small_seq2seq import sound
+from support.llm.small_seq2seq import SPOKEN, sound, whisper_folder
 from webpte.errors import UnsupportedError
 from webpte_host.base.progress import Display
 from webpte_host.setup.text_libraries import text_libraries
@@ -171,7 +180,7 @@ def test_labels_of_texts_are_those_of_the_reference(page: Page, folder: Path) ->
     assert tried >= 6
 
 
-HEARD = """
+HEARD_BY = """
 async ([address, sounds]) => {
     const program = await (await import(address)).open();
     const texts = [];
@@ -188,16 +197,64 @@ async ([address, sounds]) => {
 def test_speech_is_that_of_the_reference(page: Page, folder: Path) -> None:
     compile_program(letters_folder(), folder / "letters", task="automatic-speech-recognition")
     address = f"{page.url.rpartition('/')[0]}/letters/index.js"
-    found = page.evaluate(HEARD, [address, [sound(one).tolist() for one in HEARD_LETTERS]])
+    found = page.evaluate(HEARD_BY, [address, [sound(one).tolist() for one in HEARD_LETTERS]])
     with np.load(SPELLED_TEXTS) as kept:
         assert found == [str(kept[f"text{number}"]) for number in range(len(HEARD_LETTERS))]
 
 
+SPOKEN_BY = """
+async ([address, calls]) => {
+    const program = await (await import(address)).open();
+    const results = await Promise.all(calls.map(async ([samples, options]) => {
+        const grown = [];
+        const onText = (one) => grown.push(one);
+        const [{ text }] = await program.answer(Float32Array.from(samples), { ...options, onText });
+        return [text, grown.at(-1) ?? ""];
+    }));
+    program.close();
+    return results;
+}
+"""
+
+
+@pytest.mark.parametrize("family", ["moonshine", "whisper"])
+def test_answers_in_tokens_are_those_of_python(page: Page, folder: Path, family: str) -> None:
+    if family == "moonshine":
+        model, calls = moonshine_folder(), [(sound(seconds), {}) for seconds in HEARD]
+    else:
+        languages = [{} if one.language is None else {"language": one.language} for one in SPOKEN]
+        model = whisper_folder()
+        calls = list(zip([sound(one.seconds) for one in SPOKEN], languages, strict=True))
+    # Python takes sounds of any length: the compiled lengths are of these.
+    frames = [-(-(len(samples) - 511) // 384) for samples, _ in calls]
+    lengths = [[np.zeros((1, 384 * count + 511), np.float32)] for count in frames]
+    examples = {"encoder": lengths} if family == "moonshine" else None
+    name = "automatic-speech-recognition"
+    more = texts_in(model)
+    compile_program(model, folder / family, examples, task=name, more=more)
+
+    async def expected() -> list[str]:
+        async with await webpte.tasks.open(name, model, device="numpy") as task:
+            return [(await task(samples, **options))["text"] for samples, options in calls]
+
+    address = f"{page.url.rpartition('/')[0]}/{family}/index.js"
+    given = [[samples.tolist(), options] for samples, options in calls]
+    found = page.evaluate(SPOKEN_BY, [address, given])
+    with ThreadPoolExecutor(1) as threads:  # Playwright's event loop runs here
+        texts = threads.submit(asyncio.run, expected()).result()
+    assert found == [[text, text] for text in texts]
+    assert all(texts)
+
+
 def texts_beside(model: str) -> dict[str, bytes]:
     """Return the tokenizer of a model, and the library for it; skip without npm."""
+    return texts_in(models_folder() / model)
+
+
+def texts_in(folder: Path) -> dict[str, bytes]:
     if shutil.which("npm") is None:
         pytest.skip("there is no npm, which brings the libraries for texts")
-    files = {path.name: path.read_bytes() for path in (models_folder() / model).glob("token*.json")}
+    files = {path.name: path.read_bytes() for path in folder.glob("token*.json")}
     return {**files, **text_libraries(Display())}
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/use/javascript.md: a page, Vite with TypeScript, an extension; another site.
+"""The examples for JavaScript: a page, Vite with TypeScript, React, an extension; another site.
 
 Each starts Python once more, and one fetches tools from npm: they run with `--all`.
 """
@@ -6,12 +6,14 @@ Each starts Python once more, and one fetches tools from npm: they run with `--a
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from support.compiling.cases import compile_program
 from support.harness import extent, limits
 from support.harness.task_cases import models_folder
 from support.npm.host import POLICY
@@ -76,12 +78,28 @@ def test_vite_and_typescript(page: Page, tmp_path: Path) -> None:
         assert page.text_content("#answer") == "A cow says moo!"
 
 
+def test_react_and_a_camera(page: Page, tmp_path: Path) -> None:
+    folder = tmp_path / "react"
+    shutil.copytree(EXAMPLES / "react", folder)
+    _install(folder)
+    run_tool([*npm_command(), "run", "build"], "npm run build", cwd=folder)
+    out, task = folder / "dist" / "model", "image-classification"
+    compile_program(models_folder() / "shapes", out, task=task)
+    page.context.grant_permissions(["camera"])
+    with static_host(folder / "dist") as host:
+        page.goto(host.url)
+        shown = page.locator("figcaption p")
+        expect(shown.first).to_have_text(re.compile(r"^\w+: \d+ %$"), timeout=limits.START_MS)
+        assert page.locator("[role=alert]").count() == 0
+
+
 def _install(folder: Path) -> None:
     """Install the example's packages; packages of npm are fetched once."""
     described = json.loads((folder / "package.json").read_text(encoding="utf-8"))
-    wanted = [f"{name}@{version}" for name, version in described["devDependencies"].items()]
+    packages = {**described["dependencies"], **described["devDependencies"]}
+    wanted = [f"{name}@{version}" for name, version in packages.items() if name != "webpte"]
     wanted.append(f"pyodide@{npm_version('pyodide')}")
-    tools = STATE / "vite"
+    tools = STATE / folder.name
     if not (tools / "node_modules" / "vite").is_dir():
         tools.mkdir(parents=True, exist_ok=True)
         command = [*npm_command(), "install", "--prefix", str(tools), "--ignore-scripts", *wanted]
@@ -96,7 +114,8 @@ def _install(folder: Path) -> None:
     script.chmod(0o755)
     (commands / "webpte").symlink_to(script)
     for name in ("vite", "tsc"):
-        (commands / name).symlink_to((tools / "node_modules" / ".bin" / name).resolve())
+        if (tool := tools / "node_modules" / ".bin" / name).exists():
+            (commands / name).symlink_to(tool.resolve())
 
 
 def test_an_extension(browser: Browser, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ SAMPLE = "samples/sigmoid.pte"
 def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: Site) -> None:
     with visit(profile, site, f"?url={SAMPLE}", but="ERR_INTERNET_DISCONNECTED") as page:
         expect(status(page)).to_contain_text("sigmoid.pte loaded", timeout=START_MS)
-        page.get_by_label("Live").uncheck()  # a run would replace the status
+        page.get_by_label("Auto-run").uncheck()  # a run would replace the status
         give_npy(page, 0, random_input(5), "mine.npy")
         expect(page.locator("#library-total")).to_have_text("1 program, 1.34 KiB")
         page.reload()

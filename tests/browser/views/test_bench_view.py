@@ -20,9 +20,9 @@ def page(started: Page) -> Iterator[Page]:
 
 def test_figures_are_measured_and_compared(page: Page) -> None:
     open_sample(page)
-    page.get_by_role("tab", name="Bench").click()
+    page.get_by_role("tab", name="Benchmark").click()
     panel = page.locator("#view-bench")
-    panel.get_by_role("button", name="Measure", exact=True).click()
+    panel.get_by_role("button", name="Start", exact=True).click()
     expect(panel).to_contain_text("digits: one call (ms)")
     expect(status(page)).to_have_text("Measured")
     expect(panel).to_contain_text("stories: decode at 64 (tokens/s)")
@@ -43,12 +43,12 @@ def test_figures_are_measured_and_compared(page: Page) -> None:
 @pytest.mark.thorough
 def test_a_gpu_is_measured_and_the_measurement_cancelled(page: Page) -> None:
     open_sample(page)
-    page.get_by_role("tab", name="Bench").click()
+    page.get_by_role("tab", name="Benchmark").click()
     panel = page.locator("#view-bench")
     panel.get_by_role("button", name="Measure this GPU").click()
     expect(panel).to_contain_text("peak: memory (GB/s)")
     panel.get_by_role("button", name="Cancel").click()
-    expect(status(page)).to_have_text("Cancelled: the figures so far are shown")
+    expect(status(page)).to_have_text("Cancelled. Results so far are shown.")
     expect(panel).to_contain_text("peak: float32 (TFLOP/s)")
     page.get_by_role("tab", name="Run").click()
     page.get_by_role("button", name="Run", exact=True).click()

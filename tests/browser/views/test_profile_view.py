@@ -35,10 +35,10 @@ def test_a_run_is_traced_looked_at_and_kept(page: Page) -> None:
     panel = page.get_by_role("tabpanel", name="Profile")
     expect(panel.get_by_role("heading", name="GPU memory")).to_be_visible()
     expect(panel.get_by_text("maxBufferSize")).to_be_visible()
-    expect(panel.locator("button.primary").first).to_have_text("Trace forward on WebGPU")
+    expect(panel.locator("button.primary").first).to_have_text("Record a trace")
     scenes.trace(ChromiumPage(page))  # waits for all that comes of it, as for pictures
     assert status(page).get_attribute("data-mood") == "good"
-    assert re.fullmatch("Traced: cold [^;]*", status(page).inner_text())
+    assert re.fullmatch("Traced: first run [^;]*", status(page).inner_text())
     box = panel.get_by_role("group", name=re.compile("^Timeline of a run"))
     told = panel.locator("#profile-time-told")
     box.locator("rect").last.hover()

@@ -58,7 +58,7 @@ def test_sounds_become_the_text_that_the_task_gives(page: Page) -> None:
     expect(panel.locator("li span:last-child")).to_have_text(wanted)
     # The microphone beeps about once a second.
     panel.get_by_role("button", name="Clear").click()
-    panel.get_by_role("button", name="Listen").click()
+    panel.get_by_role("button", name="Live mic").click()
     expect(panel.locator("li span:last-child:not(.speech-partial)").first).to_be_visible()
     panel.get_by_role("button", name="Stop").click()
     expect(status(page)).to_contain_text("Listened: ")

@@ -50,9 +50,15 @@ def jobs(count: int, most: int, asked: list[dict[str, Any]]) -> list[Job]:
     ]
 
 
-async def check(program: webpte.Program, given: list[Job], slots: int, chunk: int = 16) -> None:
-    """Compare answers of a scheduler with answers of the program alone."""
-    generator, wanted = Generator(program), []
+async def check(
+    program: webpte.Program,
+    given: list[Job],
+    slots: int,
+    chunk: int = 16,
+    alone: webpte.Program | None = None,
+) -> None:
+    """Compare answers of a scheduler with answers of the program alone, or of a reference alone."""
+    generator, wanted = Generator(alone or program), []
     for prompt, length, asked in given:
         answer = generator.generate(prompt, length, **asked)
         wanted.append([token async for token in answer])
@@ -75,11 +81,16 @@ def test_seven_answers_in_three_slots(kv_cache: Any) -> None:
 
 
 def test_with_the_kernels_of_a_gpu() -> None:
+    """NumPy answers each alone: with a GPU, other numbers of rows have other kernels."""
+
     async def run() -> None:
         device = await NativeDevice.create()
         device.info = replace(device.info, software=False)
-        async with await webpte.load(LLAMA, device=device) as program:
-            await check(program, TWENTY_ROWS, 2, chunk=32)
+        async with (
+            await webpte.load(LLAMA, device="numpy") as reference,
+            await webpte.load(LLAMA, device=device) as program,
+        ):
+            await check(program, TWENTY_ROWS, 2, 32, reference)
 
     asyncio.run(run())
 

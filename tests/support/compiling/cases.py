@@ -78,6 +78,15 @@ def compile_program(program: Any, out: Path, examples: Any = None, **options: An
         threads.submit(asyncio.run, work).result()
 
 
+def large(folder: Path) -> Path:
+    """Let the runtime of a compiled folder count files from 1 KB on as large."""
+    runtime = folder / "webpte-run.js"
+    text = runtime.read_text("utf-8")
+    assert text.count("LARGE_FILE = 64 << 20") == 1
+    runtime.write_text(text.replace("LARGE_FILE = 64 << 20", "LARGE_FILE = 1 << 10"), "utf-8")
+    return folder
+
+
 def compile_cases(
     entries: Iterable[tuple[str, dict[str, Any]]], suites: Path, out: Path, url: str
 ) -> tuple[list[CompiledCase], dict[str, str]]:

@@ -50,6 +50,12 @@ def make_device(adapter: str = "gpu") -> NativeDevice:
     return NativeDevice(dawn.open_device(found.owned.handle, info), info)
 
 
+@cache
+def shared_device(adapter: str = "gpu") -> NativeDevice:
+    """Return the device of all tests that change nothing about it: each kernel compiles once."""
+    return make_device(adapter)
+
+
 async def compare(
     program: bytes,
     steps: Sequence[Sequence[np.ndarray]],
@@ -58,7 +64,7 @@ async def compare(
 ) -> None:
     """Compare fused calls with the references; `tolerance` is relative to the largest element."""
     found = list[list[np.ndarray]]()
-    for device in (make_device(adapter), "numpy"):
+    for device in (shared_device(adapter), "numpy"):
         async with await webpte.load(program, device=device) as loaded:
             found.append([output for inputs in steps for output in await loaded.forward(*inputs)])
     for got, want in zip(*found, strict=True):

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -89,13 +90,13 @@ fn own_row(i: u32) -> u32 { return own_lane / 16u + 2u * i; }
 fn mma(sums: Accumulator, left: FragmentA, right: FragmentB) -> Accumulator {
     var found = sums;
     let b = right.first + own_lane % 16u * LINE;
-    for (var i = 0u; i < 2u * two; i++) {
-        for (var unit = 0u; unit < two; unit++) {
-            let of_b = pairs[right.pair][b + unit];
-            let a = left.first + unit;
-            found.low[i] += unit_dot(pairs[left.pair][a + own_row(i) * LINE], of_b);
-            found.high[i] += unit_dot(pairs[left.pair][a + own_row(i + 4u) * LINE], of_b);
-        }
+    for (var n = 0u; n < 4u * two; n++) {
+        let i = n / 2u;
+        let unit = n % 2u;
+        let of_b = pairs[right.pair][b + unit];
+        let a = left.first + unit;
+        found.low[i] += unit_dot(pairs[left.pair][a + own_row(i) * LINE], of_b);
+        found.high[i] += unit_dot(pairs[left.pair][a + own_row(i + 4u) * LINE], of_b);
     }
     return found;
 }
@@ -160,8 +161,9 @@ def with_matrices(info: DeviceInfo) -> DeviceInfo:
     )
 
 
+@cache
 def matrix_device() -> NativeDevice:
-    """Return a native device that has subgroup matrices, by its own word, and prefers them."""
+    """Return the native device that has subgroup matrices, by its own word, and prefers them."""
     made = asyncio.run(NativeDevice.create())
     made.info = with_matrices(made.info)
     return made

@@ -347,26 +347,52 @@ def test_there_is_no_webgpu_here(modules: Path, described: Table) -> None:
     assert is_error
 
 
-def test_the_first_description_that_suits_is_taken(modules: Path) -> None:
+def test_descriptions_that_suit_come_the_best_first(modules: Path) -> None:
     code = """
-    const { descriptionFor } = await import("./program.mjs");
+    const { descriptionsFor } = await import("./program.mjs");
+    const shape = "f16 f32 16x16x16";
     const rows = [
-        { file: "software.json", software: true },
-        { file: "f16.json", software: false, features: ["shader-f16"], limits: { buffers: 8 } },
-        { file: "desktop.json", software: false, features: [], limits: { buffers: 10 } },
-        { file: "program.json" },
+        { file: "software", software: true },
+        { file: "matrices", features: ["shader-f16"], matrices: [shape], subgroup: 32 },
+        { file: "f16", software: false, features: ["shader-f16"], limits: { buffers: 8 } },
+        { file: "dot", software: false, features: [], limits: {}, packedDot: true },
+        { file: "desktop", software: false, features: [], limits: { buffers: 10 } },
+        { file: "program" },
     ];
-    const has = (features, buffers) => ({ features: new Set(features), limits: { buffers } });
+    const facts = (limits, features = [], more = {}) => (
+        { limits, features, software: false, packedDot: false, matrixShapes: [], ...more }
+    );
+    const subgroups = { buffers: 8, subgroupMinSize: 32, subgroupMaxSize: 32 };
     const f16 = ["shader-f16"];
-    const gpus = [has(f16, 8), has(f16, 4), has([], 10), has([], 8)];
+    const found = {
+        software: facts({ buffers: 4 }, [], { software: true }),
+        matrices: facts(subgroups, f16, { matrixShapes: ["other", shape] }),
+        "other subgroups": facts({ buffers: 8 }, f16, { matrixShapes: [shape] }),
+        "other matrices": facts(subgroups, f16, { matrixShapes: ["other"] }),
+        f16: facts({ buffers: 8 }, f16),
+        dot: facts({ buffers: 10 }, [], { packedDot: true }),
+        desktop: facts({ buffers: 10 }),
+        phone: facts({ buffers: 8 }),
+    };
     return [
-        descriptionFor(has(f16, 10), true, rows),
-        ...gpus.map((gpu) => descriptionFor(gpu, false, rows)),
-        descriptionFor(gpus[0], false, []),
+        Object.fromEntries(Object.entries(found).map(([name, one]) => (
+            [name, descriptionsFor(one, rows).map(({ file }) => file).join(" ")]
+        ))),
+        descriptionsFor(found.f16, []).map(({ file }) => file),
     ];
     """
-    found = [name.removesuffix(".json") for name in run(modules, code)]
-    assert found == ["software", "f16", "program", "desktop", "program", "program"]
+    found, alone = run(modules, code)
+    assert found == {
+        "software": "software program",
+        "matrices": "matrices f16 program",
+        "other subgroups": "f16 program",
+        "other matrices": "f16 program",
+        "f16": "f16 program",
+        "dot": "dot desktop program",
+        "desktop": "desktop program",
+        "phone": "program",
+    }
+    assert alone == ["program.json"]
 
 
 def test_the_bundle_has_no_comments_and_is_small() -> None:

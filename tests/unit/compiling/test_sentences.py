@@ -85,7 +85,7 @@ def test_a_sentence_encoder_by_its_card(tmp_path: Path) -> None:
     words = SAMPLES / "words.pte"
     table = compiled(words, tmp_path / "out", task=card, more=more, examples=calls)
     assert shapes_of(table) == [[1, 30], [3, 30]]
-    assert table["task"]["title"] == "Words in common"
+    assert table["task"]["title"] == "Keyword search"
     given = table["task"]["input"]
     assert (given["pad"], given["longest"]) == (0, 30)
     assert given["examples"] == ["Which dog plays in a garden?"]

@@ -15,9 +15,8 @@ import pytest
 import webpte
 from support.compiling.hostile import check_changes, check_refused_task
 from support.compiling.node import modules_in, run
-from support.harness.sounds import SPELLED, letters_folder, moonshine_folder
+from support.harness.sounds import SPELLED, letters_folder
 from support.llm.small_seq2seq import sound
-from webpte.errors import UnsupportedError
 from webpte.tasks.sound.speech.windows import windows_of
 
 Table = dict[str, Any]
@@ -55,12 +54,6 @@ def test_the_description_of_a_model_of_letters(described: Table) -> None:
             }
         ],
     }
-
-
-def test_other_models_of_speech_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=f"{TASK} cannot be compiled with its preparation"):
-        asyncio.run(webpte.compile(moonshine_folder(), tmp_path / "out", task=TASK))
-    assert not (tmp_path / "out").exists()
 
 
 # A program whose frames of 320 samples have the letter that the first of their samples says, which

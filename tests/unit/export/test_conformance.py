@@ -130,6 +130,15 @@ def test_an_entry_has_a_tolerance_per_output(tmp_path: Path) -> None:
     assert len({file.path for step in entry.steps for file in (*step.inputs, *step.goldens)}) == 14
 
 
+def test_a_difference_passes_by_its_own_share(tmp_path: Path) -> None:
+    """For this number, the quotient times the number is less than the difference."""
+    largest, difference = 1.8388671875, 0.001953125
+    assert difference / largest * largest < difference
+    call = Call((), (np.array([largest]),))
+    raw = entry_of(tmp_path, "x.pte", "x", "x", [call], difference / largest)
+    assert raw["steps"][0]["goldens"][0]["atol"] >= difference
+
+
 # The table
 
 

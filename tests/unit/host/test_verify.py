@@ -124,6 +124,15 @@ def test_timeouts_that_make_no_sense(
     assert "argument --timeout" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [["--adapter", "hardware"], ["--device", "numpy"]], ids=str)
+def test_firefox_has_neither_adapters_nor_other_devices(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        verify.main([str(tmp_path), "--browser", "firefox", *options])
+    assert "--browser firefox goes with neither" in capsys.readouterr().err
+
+
 def test_numpy_tells_what_it_does(root: Path) -> None:
     folder = root / "tests" / "suites"
     told: list[str] = []

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -12,28 +9,19 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
+from support.llm.optimum_programs import answers, files
 from support.page.conversations import tokens_of
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.ops.attention.cache_packing import PACKINGS
 from webpte.errors import InputError, WebpteError
 from webpte.llm import Generator, Seq2Seq
+from webpte.llm.cache.pack_cache import kv_cache_bytes
 from webpte.llm.generation import ignore_stops
-from webpte_host.base.layout import ROOT
 
+KINDS = list(PACKINGS)
 PROGRAMS = ["custom", "quantized", "masked", "static", "hybrid"]
 AHEAD = ["custom", "quantized"]  # those whose caches follow the position
-
-
-@cache
-def files() -> dict[str, bytes]:
-    """Read the programs and answers that tests/data/make/make_optimum.py made."""
-    with zipfile.ZipFile(ROOT / "tests" / "data" / "llm" / "optimum.zip") as packed:
-        return {name: packed.read(name) for name in packed.namelist()}
-
-
-def answers() -> dict[str, list[int]]:
-    found: dict[str, list[int]] = json.loads(files()["answers.json"])
-    return found
 
 
 async def opened(name: str, device: str, **options: Any) -> webpte.Program:
@@ -122,6 +110,50 @@ def test_the_context_of_caches_beside_delegates_can_be_shorter(name: str, device
     wait(run())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["custom", "quantized", "hybrid"])
+def test_caches_beside_delegates_can_have_fewer_bits(name: str, kind: str) -> None:
+    """Of Gemma 3, whose windows are rings of positions, the layer that sees all tokens."""
+
+    async def run() -> None:
+        prompt = answers()["prompt"]
+        async with await opened(name, "simulated") as program:
+            plain = everything(Generator(program), prompt, 14)
+            wanted = await tokens_of(plain)
+            told, calls = kv_cache_bytes(program), len(program.graph().nodes)
+            whole = program.memory().by_kind["state"]
+        found = []
+        for device in ("numpy", "simulated"):
+            async with await opened(name, device, kv_cache=kind) as program:
+                answer = everything(Generator(program), prompt, 14)
+                found.append(await tokens_of(answer))
+                assert kv_cache_bytes(program) == {}  # already packed
+        assert found[0] == found[1]
+        assert found[0][:9] == wanted[:9]
+        async with await opened(name, "simulated", kv_cache=kind, max_context=20) as program:
+            answer = everything(Generator(program), prompt, 14)
+            assert await tokens_of(answer) == found[0]
+            assert answer.stats.step_by_step == plain.stats.step_by_step
+            assert len(program.graph().nodes) == calls
+            saved = (told["file"] - told[kind]) + told[kind] * (32 - 20) // 32
+            assert program.memory().by_kind["state"] == whole - saved
+
+    wait(run())
+
+
+@pytest.mark.parametrize("options", [{}, {"kv_cache": "int8"}, {"max_context": 20}])
+def test_caches_beside_delegates_are_in_the_forecast(options: dict[str, Any]) -> None:
+    async def run() -> None:
+        forecast = await webpte.llm.forecast(
+            files()["quantized.pte"], device=SimulatedDevice(), **options
+        )
+        async with await opened("quantized", "simulated", **options) as program:
+            await tokens_of(everything(Generator(program), answers()["prompt"], 2))
+            assert program.memory().by_kind["state"] == forecast.state
+
+    wait(run())
+
+
 def everything(generator: Generator, prompt: list[int], count: int) -> Any:
     answer = generator.generate(prompt, count)
     ignore_stops(answer)
@@ -132,7 +164,6 @@ def everything(generator: Generator, prompt: list[int], count: int) -> Any:
     ("name", "options", "message"),
     [
         ("custom", {"max_context": 32}, r"kernels .* use its caches, of positions 32 of FLOAT"),
-        ("quantized", {"kv_cache": "int8"}, "load it without kv_cache, and .* with max_context"),
         ("masked", {"max_context": 16}, "its state is used by operators other than attention"),
         ("static", {"kv_cache": "f16"}, "its state is used by operators other than attention"),
         ("custom", {"lora": 4}, "does not name its linear layers .* export it with"),

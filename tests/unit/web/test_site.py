@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 import json
 import re
+import struct
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from webpte_host.base.bundle import Bundle, package_bundle, page_bundle, suites_bundle
 from webpte_host.serving.page_config import page_config
+from webpte_host.serving.page_facts import package_version, source_address, with_facts
 from webpte_host.setup.precompile import BYTECODE
+from webpte_host.site.icons import LINK_PICTURE, icons
 
 WEB = Path(__file__).resolve().parents[3] / "web"
 INDEX = (WEB / "index.html").read_text(encoding="utf-8")
@@ -169,3 +174,55 @@ def test_everything_is_in_a_landmark() -> None:
     parser = _OutsideText()
     parser.feed(INDEX)
     assert parser.found == []
+
+
+def test_the_page_has_a_place_for_each_fact(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    config = tmp_path / ".git/config"
+    config.write_text('[remote "origin"]\n\turl = git@github.com:some/one.git\n')
+    page = with_facts(INDEX, "./docs/", "https://some.example/<here>/", tmp_path)
+    assert f'<span id="version">{package_version()}</span>' in page
+    assert 'name="webpte-docs" content="./docs/"' in page
+    assert 'name="webpte-source" content="https://github.com/some/one"' in page
+    address = "https://some.example/&lt;here&gt;/"
+    assert f'property="og:url" content="{address}"' in page
+    assert f'property="og:image" content="{address}og.png"' in page
+    config.write_text("[remote")
+    assert 'name="webpte-source" content=""' in with_facts(INDEX, root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://github.com/a/b.c.git", "https://github.com/a/b.c"),
+        ("ssh://git@gitlab.com/a/b", "https://gitlab.com/a/b"),
+        ("https://user:secret@github.com/a/b", ""),
+        ("/some/folder", ""),
+    ],
+)
+def test_the_source_is_where_a_checkout_came_from(
+    tmp_path: Path, remote: str, address: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text(f'[remote "origin"]\n\turl = {remote}\n')
+    assert source_address(tmp_path) == address
+
+
+def test_icons_are_there_in_the_sizes_that_the_page_names() -> None:
+    """`serve.py pictures --icons` makes them again."""
+
+    def size_of(name: str) -> tuple[int, int]:
+        data = (WEB / name).read_bytes()
+        assert data.startswith(b"\x89PNG")
+        return struct.unpack(">II", data[16:24])
+
+    for icon in icons():
+        assert size_of(icon.name) == (icon.width, icon.height)
+        assert icon.page.count("<svg width=") == (2 if icon.name == LINK_PICTURE else 1)
+    manifest = json.loads((WEB / "app.webmanifest").read_text(encoding="utf-8"))
+    for one in manifest["icons"]:
+        if one["sizes"] != "any":
+            width, height = size_of(one["src"])
+            assert one["sizes"] == f"{width}x{height}"
+    named = re.findall(r'"\./((?:icon|og)[\w-]*\.png)"', INDEX)
+    assert {LINK_PICTURE, "icon-32.png", "icon-180.png"} == {*named}

@@ -20,7 +20,8 @@ class Command:
     more   other fields of that message
     press  instead of an act: the control to press, as a CSS selector; a field gets the focus
     view   the view that comes to the front with it
-    kind   a word that distinguishes rows with the same title, such as "Method"
+    kind   the group that it is listed in, such as "Run"
+    also   other words that find it, such as "speed"
     keys   the keyboard shortcut
     late   it removes something: it comes after all others, so that Enter never does it by chance
     """
@@ -31,6 +32,7 @@ class Command:
     press: str = ""
     view: str = ""
     kind: str = ""
+    also: str = ""
     keys: str = ""
     late: bool = False
 
@@ -39,7 +41,9 @@ class Command:
         return {
             "title": self.title,
             "kind": self.kind,
+            "also": self.also,
             "keys": self.keys,
+            "late": self.late,
             "view": self.view,
             "press": self.press,
             "send": {"act": self.act, **self.more} if self.act else None,

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Progress
+from page.core.picture_tiles import PictureTiles
 from page.core.sound_stream import SoundStream
 from page.shared.html.units import ms_text
 from webpte import Program
@@ -114,10 +115,10 @@ class Runner:
         method: str,
         arrays: Sequence[Any],
         progress: Progress,
-        stream: SoundStream | None = None,
+        stream: SoundStream | PictureTiles | None = None,
     ) -> tuple[Any, ...]:
-        """Run once, or once over a whole sound. The first time is kept, too: it has one-time
-        costs."""
+        """Run once, or once over a whole sound or picture. The first time is kept, too: it has
+        one-time costs."""
         started = perf_counter()
 
         async def call(given: Sequence[Any]) -> Sequence[Any]:

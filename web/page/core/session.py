@@ -12,6 +12,7 @@ from typing import Any
 
 from page.browser import Source
 from page.core.history import History, PastCall
+from page.core.picture_tiles import PictureTiles, tiles_of
 from page.core.runner import Runner, Timing
 from page.core.sound_stream import SoundStream, stream_of
 from page.shared.html.markup import Html
@@ -159,11 +160,15 @@ class Session:
         """Return how an output of the chosen method is shown."""
         return self.choices.setdefault(self.method, {}).setdefault(output, Choice())
 
-    def stream(self) -> SoundStream | None:
-        """Return the calls that the sound in an input takes, if it takes several."""
+    def stream(self) -> SoundStream | PictureTiles | None:
+        """Return the calls that the sound or picture in an input takes, if it takes several."""
         card = self.source.card
-        sounds = any(isinstance(one, TensorInput) and one.sound for one in self.inputs)
-        return stream_of(self.inputs, card.outputs) if card is not None and sounds else None
+        tensors = [one for one in self.inputs if isinstance(one, TensorInput)]
+        if card is not None and any(one.sound for one in tensors):
+            return stream_of(self.inputs, card.outputs)
+        if card is not None and any(one.tiled_size for one in tensors):
+            return tiles_of(self.inputs, card.outputs)
+        return None
 
     @property
     def has_host_times(self) -> bool:
@@ -234,5 +239,5 @@ class Session:
         if results.device != self.device:
             told.append(f"computed on {DEVICE_NAMES[results.device]}")
         if results.held != self.held():
-            told.append("the inputs have changed")
+            told.append("inputs changed")
         return [*told, results.note] if results.note else told

@@ -204,7 +204,7 @@ class AppState:
     async def _rebuilt(self, session: Session) -> bool:
         """Rebuild the program of a session on a new device; return whether that worked."""
         assert self.rebuild is not None
-        self.tell("The GPU was lost: rebuilding the program", "busy")
+        self.tell("GPU reset. Continuing …", "busy")
         doing = "rebuilding the program after the GPU was lost"
         try:
             await self._work(session, self.rebuild(session), doing, False, False)

@@ -10,6 +10,7 @@ from typing import Any
 from page.browser import FilesError, Message
 from page.core.palette import Command
 from page.core.state import HOME, AppState, Change
+from page.shared.html.empty import empty_view
 from page.shared.html.markup import Html, h, render
 from page.views.view import Need, Panel, View
 
@@ -75,7 +76,7 @@ class ViewController:
         box = h(
             "div",
             told,
-            h("p", "All other views work.", class_="error-hint"),
+            h("p", "Other views still work.", class_="error-hint"),
             h("details", h("summary", "Details"), h("pre", "\n".join(traces), tabindex="0")),
             class_="error",
         )
@@ -85,7 +86,9 @@ class ViewController:
         """Yield commands for the tabs, and commands of views whose needs are met."""
         views = [self._panels[name].view for name in self._tabs]
         for view in views if len(views) > 1 else ():
-            yield Command(f"Go to {view.title}", press=f"#tab-{view.name}", kind="View")
+            yield Command(
+                f"Go to {view.title}", press=f"#tab-{view.name}", kind="Views", also=view.also
+            )
         for view in views:
             for command in view.commands if view.missing(self._state) is None else ():
                 act = f"{view.name}:{command.act}"
@@ -171,7 +174,7 @@ class ViewController:
         if missing is None:
             self._safely(panel.draw, panel.view)
         else:
-            panel.show(_missing_view(missing))
+            panel.show(_missing_view(panel.view, missing))
 
     def _safely(self, step: Callable[[], None], view: View) -> None:
         """Call a view's method; show its error, so that nothing else fails."""
@@ -181,13 +184,10 @@ class ViewController:
             self._state.show_error(error, f"drawing the view “{view.title}”")
 
 
-def _missing_view(need: Need) -> Html:
-    told = h("p", need.text, class_="soft")
-    if need.offer is None:
-        return h("div", told, class_="card")
-    act, title = need.offer
-    button = h("button", title, type="button", class_="primary", data_act=act)
-    return h("div", told, button, class_="card missing")
+def _missing_view(view: View, need: Need) -> Html:
+    act, title = need.offer or ("", "")
+    button = h("button", title, type="button", class_="primary", data_act=act) if act else None
+    return h("div", empty_view(view.name, need.text, button), class_="card missing")
 
 
 def _last_line(error: Exception) -> str:

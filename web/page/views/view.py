@@ -143,6 +143,7 @@ class View:
     leads    it comes to the front when a program opens for which it has a tab
     tasks    the same, for programs of these tasks
     names_device  a note above the panel says which device computes
+    also     other words that find it in the palette
     """
 
     name: str
@@ -156,6 +157,7 @@ class View:
     leads: bool = False
     tasks: tuple[str, ...] = ()
     names_device: bool = False
+    also: str = ""
 
     @property
     def panel_id(self) -> str:

@@ -3,26 +3,27 @@
 
 const OWN = ["pyodide.asm.wasm", "pyodide.asm.mjs", "python_stdlib.zip"];
 
+// Returns the addresses, and the sizes of files that servers compress, by name.
 const files = async () => {
   const config = new URL(document.querySelector("script[config]").getAttribute("config"), document.baseURI);
-  const { interpreter, packages, files: archives } = await (await fetch(config)).json();
+  const { interpreter, packages, files: archives, sizes } = await (await fetch(config)).json();
   const folder = new URL(".", new URL(interpreter, config));
   const lock = await (await fetch(new URL("pyodide-lock.json", folder))).json();
   const wheels = packages.map((name) => lock.packages[name].file_name);
-  return [
-    ...[...OWN, ...wheels].map((name) => new URL(name, folder)),
-    ...Object.keys(archives).map((name) => new URL(name, config)),
-  ];
+  const own = [...OWN, ...wheels].map((name) => new URL(name, folder));
+  return { addresses: [...own, ...Object.keys(archives).map((name) => new URL(name, config))], sizes };
 };
 
 // Resolves once all files are there; `tell(done, total)` gets bytes. Failures are ignored: PyScript requests
 // the files again, and reports errors.
 const countBytes = async (tell) => {
   let [done, total, open] = [0, 0, 0];
-  const count = async (name) => {
+  const { addresses, sizes } = await files();
+  const count = async (address) => {
     open++;
-    const answer = await fetch(name);
-    total += Number(answer.headers.get("Content-Length") ?? 0);
+    const answer = await fetch(address);
+    const name = address.pathname.split("/").pop();
+    total += sizes[name] ?? Number(answer.headers.get("Content-Length") ?? 0);
     open--;
     for (const reader = answer.body.getReader(); ;) {
       const step = await reader.read();
@@ -31,7 +32,7 @@ const countBytes = async (tell) => {
       if (!open) tell(done, Math.max(total, done)); // the total is known once all have answered
     }
   };
-  await Promise.allSettled((await files()).map(count));
+  await Promise.allSettled(addresses.map(count));
 };
 
 const VISITED = "webpte visited"; // everything that the start needs was fetched once

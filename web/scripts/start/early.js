@@ -18,8 +18,8 @@ const TAKERS = {
   rank: { taker: "[type=submit]:not(:disabled)", shows: ".rank-form" },
 };
 const FILES = {
-  picture: { what: "Load pictures", accept: "image/*", kind: "image/" },
-  sound: { what: "Load sound", accept: "audio/*", kind: "audio/" },
+  picture: { what: "Upload", accept: "image/*", kind: "image/" },
+  sound: { what: "Upload", accept: "audio/*", kind: "audio/" },
 };
 const WAITS = "The answer comes as soon as the program is ready.";
 const isProgram = ({ name }) => /\.(b?pte|ptd)$/i.test(name);
@@ -79,8 +79,8 @@ const chat = (card) => {
   const log = make("div", { className: "chat-log", id: "early-log", tabIndex: 0, role: "log", ariaLabel: "Conversation" },
     make("div", { className: "chat-questions" }, make("p", { className: "soft", textContent: asked.length ? "Try" : "No messages yet." }), ...asked));
   const text = withData(make("textarea", { name: "text", rows: 2, placeholder: "Ask something", autocomplete: "off", ariaLabel: "Message" }), { enter: "submit" });
-  const sending = make("button", { type: "submit", className: "primary" }, "Send ", make("kbd", { textContent: "Enter" }));
-  return make("div", { className: "chat-main" }, log, form("chat-form", "early-ask", text, make("div", { className: "controls" }, sending)));
+  const sending = make("button", { type: "submit", className: "primary", textContent: "Send" });
+  return make("div", { className: "chat-main" }, log, form("chat-form", "early-ask", make("div", { className: "chat-box" }, text, sending)));
 };
 
 const rank = (card) => form("rank-form", "early-rank",

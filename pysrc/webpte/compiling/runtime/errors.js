@@ -26,7 +26,7 @@ export const ShaderError = define("ShaderError", DeviceError, "Please report it,
 
 const OF_ENGINE = {
     DeviceLost: DeviceLostError, OutOfMemory: OutOfMemoryError, ShaderError, Closed: ClosedError, Overflow: FormatError,
-    DeviceError,
+    DeviceError, SourceError, FileChangedError: SourceError,
 };
 
 // The error for one of the engine's, which has a name and a message; others stay as they are.

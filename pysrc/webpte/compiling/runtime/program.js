@@ -14,9 +14,20 @@ import waiting from "../../engine/gpu/webgpu/waiting.js";
 import files from "../../engine/browser/files.js";
 
 const IN_PLACE_BYTES = 4 << 20; // of results that are written to the same memory in every call
+const LARGE_FILE = 64 << 20; // bytes: such a file is read in ranges, while it is uploaded
 
 // Bytes as the engine takes them from Python, which lends views of its memory.
-const lent = (data) => ({ copy: () => lent(data), getBuffer: () => ({ data, release() {} }), destroy() {} });
+const lent = (data) => ({ getBuffer: () => ({ data, release() {} }) });
+
+// Views of bytes, which the engine uploads from and writes to: of an array; and of the inputs of a plan's next call, which
+// `entry.write` writes directly to where the GPU reads them.
+const viewOf = (data) => ({ size: data.length, bytes: () => data, writeTo: (target) => target.set(data), close() {} });
+const inputsOf = (entry) => {
+    const { payload: size } = entry.plan;
+    let data;
+    const writeTo = (target) => entry.write(target);
+    return { size, writeTo, bytes() { writeTo(data ??= new Uint8Array(size)); return data; }, close() {} };
+};
 
 const isBuffer = (value) => globalThis.GPUBuffer && value instanceof GPUBuffer;
 const isOnGpu = (input) => isBuffer(input) || isBuffer(input?.buffer);
@@ -63,12 +74,14 @@ function checkLimits({ features, limits }, has) {
     }
 }
 
-// Finds the adapter of a device of the page, or else the browser's, and whether it computes on the CPU.
+// Finds the adapter of a device of the page, or else the browser's, with facts about it, and whether it computes on the CPU.
 async function findAdapter(device) {
     const adapter = device ? { info: device.adapterInfo, features: device.features, limits: device.limits } : await adapters.request();
     if (!adapter) throw new NoWebGPUError("this browser offers no WebGPU adapter");
-    const { software, vendor, architecture, description } = JSON.parse(adapters.describe(adapter));
-    return { adapter, software: software || /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" ")) };
+    const facts = JSON.parse(adapters.describe(adapter));
+    const { vendor, architecture, description } = facts;
+    facts.software ||= /swiftshader|llvmpipe/i.test([vendor, architecture, description].join(" "));
+    return { adapter, ...facts };
 }
 
 // Returns a device that programs with the same needs share, until it is lost.
@@ -103,6 +116,7 @@ const TASKS = {
     text: () => import("./webpte-text.js"),
     sentences: () => import("./webpte-sentences.js"),
     speech: () => import("./webpte-speech.js"),
+    spoken: () => import("./webpte-listen.js"),
     other: () => import("./webpte-task.js"),
 };
 
@@ -113,22 +127,28 @@ class Files {
     constructor(base, table, signal, originals) {
         const names = [...new Set(table.kernels.map(({ wgsl }) => wgsl))];
         this.texts = Promise.all(names.map(async (name) => [name, await fetched(new URL(name, base), "text", signal)]));
-        this.blobs = Promise.all(table.files.map(async ({ name, bytes }) => {
-            const blob = await fetched(new URL(name, ORIGINAL.test(name) ? originals : base), "blob", signal);
-            if (blob.size !== bytes) throw new SourceError(`${name} has ${blob.size} bytes, not ${bytes}: it is of another program`);
-            return files.blobFile(blob);
-        }));
-        for (const promise of [this.texts, this.blobs]) promise.catch(() => {}); // awaited once there is a device
+        this.weights = table.files.map(async ({ name, bytes }) => {
+            const url = new URL(name, ORIGINAL.test(name) ? originals : base);
+            const file = bytes < LARGE_FILE || url.protocol === "file:" ? files.blobFile(await fetched(url, "blob", signal))
+                : await (await import("./webpte-ranges.js")).opened(url, signal);
+            if (file.size !== bytes) throw new SourceError(`${name} has ${file.size} bytes, not ${bytes}: it is of another program`);
+            return file;
+        });
+        for (const promise of [this.texts, ...this.weights]) promise.catch(() => {}); // awaited once there is a device
     }
 }
 
 const EVERY = [{ file: "program.json" }];
 
-// Returns the file of the first description for a device: `has` are the features and limits, of its adapter if there is none.
-export function descriptionFor(has, software, descriptions) {
-    const suits = ({ software: needsSoftware, features = [], limits = {} }) => (software || !needsSoftware)
-        && features.every((name) => has.features.has(name)) && Object.entries(limits).every(([name, limit]) => has.limits[name] >= limit);
-    return (descriptions.find(suits) ?? EVERY[0]).file;
+// Returns the rows of the descriptions that suit an adapter, by its facts; the best first.
+export function descriptionsFor({ features: has, limits: most, software, packedDot, matrixShapes }, descriptions) {
+    const suits = ({ software: needsSoftware, features = [], limits = {}, packedDot: dot, matrices = [], subgroup }) => (
+        (software || !needsSoftware) && (packedDot || !dot) && features.every((name) => has.includes(name))
+        && Object.entries(limits).every(([name, limit]) => most[name] >= limit) && matrices.every((shape) => matrixShapes.includes(shape))
+        && (!subgroup || [most.subgroupMinSize, most.subgroupMaxSize].every((size) => size === subgroup))
+    );
+    const found = descriptions.filter(suits);
+    return found.length ? found : EVERY;
 }
 
 // Opens the compiled program in a folder.
@@ -137,17 +157,27 @@ export function descriptionFor(has, software, descriptions) {
 // device        a GPUDevice of the page; by default one that all programs share
 // signal        an AbortSignal, which ends the loading
 // onProgress    called with { stage, done, total }; stages: compile, constants
-// descriptions  the folder's descriptions, of which the first that suits is taken
+// descriptions  the folder's descriptions, of which the first that suits, and passes its self-test, is taken
 // originals     the address of the folder with the .pte and .ptd files, relative to `base`, which is the default
-export async function open(base, { device, signal, onProgress, descriptions = EVERY, originals = base } = {}) {
+export async function open(base, { descriptions = EVERY, ...options } = {}) {
+    for (let at = 0; ; at++) {
+        const found = await findAdapter(options.device); // of an adapter a single device can be requested
+        const rows = descriptionsFor(found, descriptions);
+        const openRow = (row, more) => openAt(base, found, row, { ...options, ...more });
+        if (!rows[at].test || !rows[at + 1]) return openRow(rows[at]);
+        const program = await (await import("./webpte-self-test.js")).openTested(base, rows[at], openRow);
+        if (program) return program;
+    }
+}
+
+async function openAt(base, found, { file, features, limits }, { device, signal, onProgress, originals = base }) {
     const failing = new AbortController(); // ends what is still being fetched when something has failed
     const either = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal;
-    const { adapter, software } = await findAdapter(device);
-    const file = descriptionFor(adapter, software, descriptions);
+    if (!device && limits) sharedDevice({ features, limits }, found.adapter).catch(() => {}); // opens while the description comes
     const table = check(await fetched(new URL(file, base), "json", signal));
     const program = new Program(base, table, new Files(base, table, either, new URL(originals, base)), device);
     try {
-        await program.load({ adapter, software }, signal, onProgress);
+        await program.load(found, signal, onProgress);
     } catch (error) {
         failing.abort();
         throw error;
@@ -199,17 +229,21 @@ class Program {
             checked: (name, inputs) => this.#checked(name, this.#table.methods[name], inputs),
             run: (name, values) => this.#run(name, this.#table.methods[name], values),
             entry: (name, values) => this.#entry(name, values),
-            planned: (...given) => this.#planned(...given),
+            planned: (made, commands, data) => this.#planned(made, commands, viewOf(data)),
             request: (...given) => this.#request(...given),
             chosen,
-            fill,
+            fill(payload, plan, method, values, name) {
+                checkNumbers(plan, values, name);
+                fill(payload, plan, method, values, name);
+            },
         });
     }
 
     async #build({ adapter, software }, signal, onProgress) {
         const table = this.#table;
         checkLimits(table.device, adapter);
-        const device = this.#given ?? await sharedDevice(table.device, adapter);
+        const { features, limits } = table.device;
+        const device = this.#given ?? await sharedDevice({ features, limits }, adapter);
         const { engine, waiter, request } = engineOf(device, software);
         const progress = onProgress && ((stage, done, total) => onProgress({ stage, done, total }));
         const made = { engine, request, device, buffers: [], plans: [] };
@@ -221,8 +255,8 @@ class Program {
             }
             const compiling = this.#compile(engine, progress);
             compiling.catch(() => {}); // awaited below
-            const blobs = await this.#files.blobs;
-            for (const [i, file] of blobs.entries()) {
+            for (const [i, coming] of this.#files.weights.entries()) {
+                const file = await coming;
                 const rows = table.constants.filter((row) => row[1] === i);
                 const described = rows.map(([buffer, , offset, size, convert]) => [made.buffers[buffer], offset, size, convert]);
                 const total = rows.reduce((sum, row) => sum + row[3], 0);
@@ -236,7 +270,7 @@ class Program {
             made.kernels = kernels;
             made.methods = {};
             for (const [name, { plans = [] }] of Object.entries(table.methods)) {
-                made.methods[name] = plans.map((plan) => ({ plan, payload: new Uint8Array(plan.payload) }));
+                made.methods[name] = plans.map((plan) => ({ plan, write: null }));
                 if (plans.length === 1) await this.#ready(made, made.methods[name][0]);
             }
             await waiter.measure();
@@ -257,20 +291,21 @@ class Program {
 
     // Makes a plan on the GPU, once: of several plans, each at its first call.
     #ready(made, entry) {
-        return entry.ready ??= this.#make(made, entry.plan, entry.payload).then(
+        return entry.ready ??= this.#make(made, entry).then(
             (found) => { Object.assign(entry, found); },
             (error) => { entry.ready = undefined; throw error; },
         );
     }
 
-    async #make(made, plan, payload) {
+    async #make(made, entry) {
+        const { plan } = entry;
         const there = ([buffer, ...rest]) => [made.buffers[buffer], ...rest];
         const { kernels } = made;
         return this.#planned(made, {
             uploads: plan.uploads.map(there), clears: plan.clears.map((buffer) => made.buffers[buffer]), parts: [],
             dispatches: plan.dispatches.map(([kernel, resources, grid]) => [kernels[kernel], resources.map(there), ...grid]),
             readbacks: plan.readbacks.map(there), resultBytes: plan.result,
-        }, payload);
+        }, inputsOf(entry));
     }
 
     async #planned({ engine, plans }, commands, payload) {
@@ -278,7 +313,7 @@ class Program {
         plans.push(id);
         const size = commands.resultBytes;
         const result = size && size <= IN_PLACE_BYTES ? new Uint8Array(size) : null;
-        engine.attach(id, payload.length ? lent(payload) : null, result && lent(result));
+        engine.attachViews(id, payload, result && viewOf(result));
         return { id, result };
     }
 
@@ -338,7 +373,8 @@ class Program {
 
     async #run(name, method, values, onGpu = null) {
         const entry = await this.#entry(name, values);
-        fill(entry.payload, entry.plan, method, values, name);
+        checkNumbers(entry.plan, values, name);
+        entry.write = (bytes) => fill(bytes, entry.plan, method, values, name);
         if (onGpu) return gpu.runOnGpu(this.#built, entry, method, values, onGpu);
         return this.#request(entry, (bytes) => finished(bytes, entry.plan, method, values));
     }
@@ -425,8 +461,8 @@ function chosen(name, plans, values) {
         : `method ${name} was not compiled for inputs of the shapes ${given}; there are ${known}`);
 }
 
-// Writes the inputs of a call to the bytes that are uploaded.
-function fill(payload, plan, { inputs }, values, name) {
+// Checks the numbers in the inputs of a call that a plan has ranges for.
+function checkNumbers(plan, values, name) {
     for (const [one, low, high, why] of plan.bounds) {
         const value = evaluate(one, values);
         if (value < low || value > high) throw new ResizeError(`method ${name}, ${why}: ${value} is not in ${low} to ${high}`);
@@ -436,6 +472,10 @@ function fill(payload, plan, { inputs }, values, name) {
             if (values[input].data?.some((index) => index < low || index > high)) throw new IndexRangeError(`method ${name}, ${message}`);
         }
     }
+}
+
+// Writes the inputs of a call to the bytes that are uploaded.
+function fill(payload, plan, { inputs }, values, name) {
     plan.packed.forEach((place, i) => {
         if (place && values[i].data) pack(values[i].data, inputs[i], place[1], payload, place[0], `method ${name}, ${inputs[i].name}`);
     });

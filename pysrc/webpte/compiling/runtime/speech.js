@@ -1,11 +1,10 @@
 // Speech as text, by programs that return letters for each frame of a sound (CTC): tasks/sound/speech/ctc.py.
 
 import { checkFinite, checking, demand, methodOf } from "./task/checks.js";
+import { endOf } from "./task/parts.js";
 import { samplesOf } from "./task/sounds.js";
 import { typed } from "./task/typed.js";
 
-const SEARCHED = 5; // seconds at the end of a window, where a long sound is cut at its quietest place
-const FRAME = 0.02; // seconds per measurement of loudness
 const LEAST_VARIANCE = 1e-7;
 
 function checkTask(task, methods) {
@@ -18,20 +17,6 @@ function checkTask(task, methods) {
     demand(kind === "letters" && outputs.length === 1 && returned[at]?.dtype?.includes("float"), "it has other results");
     demand(Array.isArray(labels) && labels.every((one) => typeof one === "string") && Number.isInteger(blank), "it has no letters");
     demand(plans.every(({ results }) => results[at].shape.length === 3 && results[at].shape[2] === labels.length), "it has other letters");
-}
-
-// Returns the end of a part of a sound: the middle of the quietest frame in the last seconds of the longest part.
-function endOf(samples, start, longest, rate) {
-    const latest = start + longest;
-    if (latest >= samples.length) return samples.length;
-    const frame = Math.max(1, Math.trunc(FRAME * rate));
-    const frames = Math.floor(Math.min(SEARCHED * rate, Math.floor(longest / 2)) / frame);
-    if (!frames) return latest;
-    const first = latest - frames * frame;
-    const loudness = Array.from({ length: frames }, (_, i) => (
-        samples.subarray(first + i * frame, first + (i + 1) * frame).reduce((sum, value) => sum + value * value, 0)
-    ));
-    return first + loudness.indexOf(Math.min(...loudness)) * frame + Math.floor(frame / 2);
 }
 
 // Returns samples with a mean of 0 and a deviation of 1.

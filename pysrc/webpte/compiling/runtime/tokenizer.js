@@ -22,7 +22,8 @@ export function checkFiles({ tokenizer, config }) {
     demand(isFile(tokenizer) && (config === null || isFile(config)), "its texts have no tokenizer");
 }
 
-// Opens the tokenizer of a program's folder: { tokenizer, config }, with the content of tokenizer_config.json.
+// Opens the tokenizer of a program's folder: { tokenizer, config, text }, with the content of tokenizer_config.json, and
+// the text of tokenizer.json.
 export async function openTokenizer(base, files, library) {
     const at = (name) => new URL(name, base);
     const [module, text, configText] = await Promise.all([
@@ -30,7 +31,7 @@ export async function openTokenizer(base, files, library) {
         files.config ? fetched(at(files.config), "text") : "{}",
     ]);
     try {
-        return { tokenizer: makeTokenizer(module, text, configText), config: JSON.parse(configText) };
+        return { tokenizer: makeTokenizer(module, text, configText), config: JSON.parse(configText), text };
     } catch (error) {
         throw new SourceError(`${files.tokenizer} is not a tokenizer: ${error.message}`, { cause: error });
     }

@@ -12,6 +12,7 @@ from webpte.engine.gpu.device import PipelineSpec
 
 Compile = Callable[[Sequence[PipelineSpec], Progress], Awaitable[list[int]]]
 
+PACKED_DOT = "dot4I8Packed"  # a function of WGSL
 _DOT4_I8_PACKED = """
 fn dot4I8Packed(a: u32, b: u32) -> i32 {
     let shifts = vec4<u32>(24u, 16u, 8u, 0u);
@@ -24,7 +25,7 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
 
 def add_packed_dot(code: str, has_packed_dot: bool) -> str:
     """Add a WGSL function `dot4I8Packed` to code that calls it, if this WGSL lacks it."""
-    if has_packed_dot or "dot4I8Packed" not in code:
+    if has_packed_dot or PACKED_DOT not in code:
         return code
     return code + _DOT4_I8_PACKED
 

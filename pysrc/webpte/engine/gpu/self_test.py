@@ -8,7 +8,7 @@ turns the feature off; any other fault raises FaultyDeviceError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -61,6 +61,11 @@ class SelfTestKernel:
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.expected.values())
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The bytes of its two buffers."""
+        return _words(self.values.nbytes), self.nbytes
 
     def spec(self, text: str | None) -> PipelineSpec:
         code = text or ShaderLibrary().assemble(f"lib/self_test/{self.kernel}", self.types).code
@@ -192,14 +197,14 @@ async def run_self_test(device: Device, texts: Mapping[str, str] | None = None) 
 
 async def _execute(device: Device, running: Sequence[tuple[SelfTestKernel, int]]) -> dict[str, str]:
     """Run all kernels as a single plan; returns the faults."""
-    sizes = [size for trial, _ in running for size in (_words(trial.values.nbytes), trial.nbytes)]
+    sizes = [size for trial, _ in running for size in trial.sizes]
     buffers: list[int] = []
     plan = None
     try:
         buffers = await device.create_buffers(sizes)
         (uniform,) = await device.create_buffers([UNIFORM_ALIGNMENT], use="uniform")
         buffers.append(uniform)
-        commands, payload = _commands(running, buffers)
+        commands, payload = commands_of(running, buffers)
         plan = await device.create_plan(commands)
         data = await device.run(PlanRun(plan, payload))
     finally:
@@ -214,10 +219,14 @@ def _words(nbytes: int) -> int:
     return -(-nbytes // 4) * 4
 
 
-def _commands(
+def commands_of(
     running: Sequence[tuple[SelfTestKernel, int]], buffers: Sequence[int]
 ) -> tuple[PlanCommands, np.ndarray]:
-    """Return a plan that uploads, runs and reads back everything, and its payload."""
+    """Return a plan that uploads, runs and reads back everything, and its payload.
+
+    running  the kernels, with their pipelines
+    buffers  two for each kernel, of its `sizes`; then one for its params
+    """
     uniform, uploads, dispatches, readbacks = buffers[-1], [], [], []
     parts, sent, received = [np.full(1, SEED, np.uint32).tobytes()], 4, 0
     uploads.append(Upload(uniform, 0, 4))
@@ -236,17 +245,22 @@ def _commands(
     return commands, np.frombuffer(b"".join(parts), np.uint8)
 
 
+def received_of(ran: Sequence[SelfTestKernel]) -> Iterator[tuple[str, int, np.ndarray]]:
+    """Yield the values that have to come back: the name of a test, their offset, and the values."""
+    at = 0
+    for trial in ran:
+        for name, wanted in [(UPLOADS, trial.values), *trial.expected.items()]:
+            yield name, at, wanted
+            at += _words(wanted.nbytes) if name == UPLOADS else wanted.nbytes
+
+
 def _faults(ran: Sequence[SelfTestKernel], data: bytes) -> dict[str, str]:
     """Compare the bytes that came back with the expected bytes; returns the differences."""
-    faults, at = dict[str, str](), 0
-    for trial in ran:
-        pairs = [(UPLOADS, trial.values), *trial.expected.items()]
-        for name, wanted in pairs:
-            got = np.frombuffer(data[at : at + wanted.nbytes], wanted.dtype)
-            at += _words(wanted.nbytes) if name == UPLOADS else wanted.nbytes
-            fault = _fault(got, wanted.reshape(-1))
-            if fault:
-                faults.setdefault(name, fault)
+    faults = dict[str, str]()
+    for name, at, wanted in received_of(ran):
+        got = np.frombuffer(data[at : at + wanted.nbytes], wanted.dtype)
+        if fault := _fault(got, wanted.reshape(-1)):
+            faults.setdefault(name, fault)
     return faults
 
 

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from webpte.engine.dtypes import DType, dtype_of_delegate
-from webpte.engine.files.source import ByteSource, Region
+import numpy as np
+
+from webpte.engine.dtypes import DTYPES, DType, dtype_of_delegate
+from webpte.engine.files.source import ByteSource, BytesSource, Region
 from webpte.engine.format.frames import Frame
 from webpte.engine.format.vulkan import (
     BoolListValue,
@@ -44,6 +46,13 @@ class Constant:
 
     region: Region
     key: str | None
+
+    @classmethod
+    def in_memory(cls, array: np.ndarray, dtype: DType | None = None) -> Constant:
+        """Return an array, cast to a dtype if there is one, as a constant that is in no file."""
+        data = (dtype or DTYPES[array.dtype.name]).to_bytes(array)
+        source = BytesSource(data, "constant")
+        return cls(Region(source, 0, source.size), None)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from webpte.engine.files.source import BytesSource, Region
 from webpte.engine.graph.graph import PREPACK, Call, Constant, Graph, Tensor
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.load.constant_folder import ConstantFolder
@@ -109,7 +108,5 @@ class _GraphFolder(ConstantFolder[Call]):
         return prepack.args[-1] in used or not folded.issuperset(readers) or not readers
 
     def _constant(self, tensor: Tensor) -> Tensor:
-        data = tensor.dtype.to_bytes(self._arrays[tensor.id])
-        source = BytesSource(data, f"value {tensor.id}")
-        constant = Constant(Region(source, 0, source.size), None)
+        constant = Constant.in_memory(self._arrays[tensor.id], tensor.dtype)
         return replace(tensor, constant=constant, mem_obj_id=None)

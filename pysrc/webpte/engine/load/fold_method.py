@@ -98,7 +98,8 @@ class _MethodFolder(ConstantFolder[KernelCall]):
 
     def can_fold(self, call: KernelCall) -> bool:
         uses = uses_of(self._method, call)
-        if lookup_kernel(self._name(call)) is None or uses.fixed:
+        kernel = lookup_kernel(self._name(call))
+        if kernel is None or kernel.draws or uses.fixed:
             return False
         return all(map(self._is_known, uses.reads)) and all(map(self._may_be_constant, uses.writes))
 

@@ -108,7 +108,10 @@ def _rewritten(method: MethodContents, offloaded: Mapping[Place, OffloadedCall])
         method,
         plan=replace(method.plan, chains=chains),
         graphs=(*method.graphs, *(call.graph for call in offloaded.values())),
-        offloaded={numbers[place]: call.kernel.name for place, call in offloaded.items()},
+        offloaded={
+            **method.offloaded,
+            **{numbers[place]: call.kernel.name for place, call in offloaded.items()},
+        },
     )
 
 

@@ -2,7 +2,7 @@
 
 A call with two types is a cast, offloaded where the GPU's result is exact: one type holds all
 values of the other, or the cast is from float64 to float32, the form that such a tensor has on the
-GPU anyway, or to bfloat16, for which a kernel rounds bits.
+GPU anyway, or to float16 or bfloat16, for which a kernel rounds bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from webpte.engine.dtypes import DTYPES, DType, dtype_of_program
-from webpte.engine.files.source import Region
 from webpte.engine.format.frames import Frame
 from webpte.engine.format.program import (
     BoolList,
@@ -33,7 +32,6 @@ from webpte.engine.graph.graph import Constant, Graph
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.load.state import Cell, State
 from webpte.engine.load.writes import Writes, targets
-from webpte.engine.open.open_source import open_bytes
 from webpte.engine.ops import OpDef, lookup
 from webpte.engine.plan.memory_plan import plan_memory
 from webpte.engine.plan.planner import Planner
@@ -50,7 +48,7 @@ _SMALL = frozenset({"bool", "uint8", "int8"})
 EXACT_CASTS = {
     "float64": _SMALL | {"float16", "bfloat16", "float32"},
     "float32": _SMALL | {"float16", "bfloat16", "float64"},
-    "float16": _SMALL,
+    "float16": _SMALL | {"bfloat16", "float32"},
     "bfloat16": _SMALL | {"float16", "float32"},
     "int32": _SMALL,
 }
@@ -263,7 +261,7 @@ class _Builder(CallBuilder):
             return self._ids[value.index]
         if isinstance(value, np.ndarray):
             dtype = DTYPES[value.dtype.name]
-            return self.tensor(dtype, value.shape, Constant(_in_memory(value, dtype), None))
+            return self.tensor(dtype, value.shape, Constant.in_memory(value, dtype))
         return super().add(value)
 
     def _add_live(self, live: _Live) -> int:
@@ -295,11 +293,6 @@ def is_constant(plan: ExecutionPlan, state: State, writes: Writes, index: int) -
 
 def bytes_of(cell: Cell) -> Constant:
     """Return a tensor's initial data."""
-    region = _in_memory(cell.array, cell.dtype) if cell.region is None else cell.region
-    return Constant(region, None)
-
-
-def _in_memory(array: np.ndarray, dtype: DType) -> Region:
-    """Return an array as a region of a file in memory."""
-    data = dtype.to_bytes(array)
-    return Region(open_bytes(data, "constant"), 0, len(data))
+    if cell.region is None:
+        return Constant.in_memory(cell.array, cell.dtype)
+    return Constant(cell.region, None)

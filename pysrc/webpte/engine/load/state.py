@@ -17,6 +17,7 @@ from webpte.engine.files.source import Region
 from webpte.engine.format.program import Allocation, DataLocation, Dynamism, TensorMeta
 from webpte.engine.load.program_file import Contents, MethodContents, ParsedFile
 from webpte.engine.load.writes import Writes
+from webpte.engine.shapes import numel
 from webpte.errors import ConstantError
 
 # The memory id for the values of a single call. Shared state has a separate memory id.
@@ -46,13 +47,42 @@ async def read_states(contents: Contents) -> dict[str, State]:
     Methods of different files share nothing.
     """
     reader = _StateReader()
-    by_file: dict[ParsedFile, dict[str, MethodContents]] = {}
-    for name, method in contents.methods.items():
-        by_file.setdefault(method.file, {})[name] = method
     found: dict[str, State] = {}
-    for methods in by_file.values():
+    for methods in _by_file(contents):
         found |= await _states_of(methods, reader)
     return {name: found[name] for name in contents.methods}
+
+
+def count_zeros(contents: Contents, has_f16: bool) -> int:
+    """Count the bytes on a GPU of the buffers that have none in the file, each once."""
+
+    def stored(tensor: TensorMeta, method: str) -> int:
+        dtype = _dtype(tensor, method)
+        kept = dtype if has_f16 and dtype.name == "float16" else dtype.storage
+        return numel(tensor.sizes) * kept.itemsize
+
+    total = 0
+    for methods in _by_file(contents):
+        writes = {name: Writes(method) for name, method in methods.items()}
+        arenas = _shared_arenas(methods, writes)
+        shared: dict[Allocation, int] = {}
+        for name, method in methods.items():
+            for _, tensor in _buffers(method, writes[name], arenas):
+                place = tensor.allocation
+                if method.file.program.tensor_span(tensor) is None and tensor.extra is None:
+                    if place is not None and place.memory_id in arenas:
+                        shared[place] = stored(tensor, name)
+                    else:
+                        total += stored(tensor, name)
+        total += sum(shared.values())
+    return total
+
+
+def _by_file(contents: Contents) -> Iterable[Mapping[str, MethodContents]]:
+    found: dict[ParsedFile, dict[str, MethodContents]] = {}
+    for name, method in contents.methods.items():
+        found.setdefault(method.file, {})[name] = method
+    return found.values()
 
 
 async def _states_of(

@@ -33,11 +33,13 @@ class Writes:
                     self.computed.update(instruction.args[kernel.arguments :])
             elif isinstance(instruction, DelegateCall):
                 graph = method.graphs[instruction.delegate_index]
-                taken = 0 if graph is None else len(graph.inputs)
-                self.by_delegates.update(instruction.args[taken:])
+                count = 0 if graph is None else len(graph.inputs)
+                taken, given = {*instruction.args[:count]}, {*instruction.args[count:]}
+                self.by_delegates |= given
+                self.computed |= given - taken
+                self.changed |= given & taken
             elif isinstance(instruction, MoveCall):
                 self.computed.add(instruction.move_to)
-        self.computed |= self.by_delegates
         lists = [plan.values[index] for index in self.computed]
         self.computed.update(i for v in lists if isinstance(v, TensorList) for i in v.items)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,17 @@ def arange(out: OutSpec, start: float, end: float, step: float) -> Array:
 
 def linspace(out: OutSpec, start: float, end: float, steps: int) -> Array:
     return np.linspace(start, end, steps).astype(out.dtype.numpy)
+
+
+def triangle_indices(lower: bool) -> Callable[[OutSpec, int, int, int], Array]:
+    """Return a kernel for the rows and columns of a triangle's elements, row by row."""
+
+    def indices(out: OutSpec, rows: int, columns: int, offset: int) -> Array:
+        everything = np.ones((rows, columns), np.bool_)
+        chosen = np.tril(everything, offset) if lower else np.triu(everything, offset)
+        return np.stack(np.nonzero(chosen)).astype(out.dtype.numpy)
+
+    return indices
 
 
 # Random numbers: PyTorch's own would need its generator, so these differ.
@@ -114,7 +125,21 @@ register("aten::arange.out", "end", lambda out, end: arange(out, 0, end, 1), typ
 register("aten::arange.start_out", "start, end, step", arange, typed=True)
 register("aten::linspace.out", "start, end, steps", linspace, typed=True)
 register("aten::eye.out", "n", lambda out, n: np.eye(n, dtype=out.dtype.numpy), typed=True)
+for _name in ("tril", "triu"):
+    register(
+        f"aten::{_name}_indices.out",
+        "row, col, offset",
+        triangle_indices(_name == "tril"),
+        typed=True,
+    )
 
-register("aten::rand.out", "size", uniform, typed=True, notes=RANDOM)
-register("aten::randn.out", "size", normal, typed=True, notes=RANDOM)
-register("aten::native_dropout.out", "input, p, train", dropout, outputs=2, notes=RANDOM)
+register("aten::rand.out", "size", uniform, typed=True, notes=RANDOM, draws=True)
+register("aten::randn.out", "size", normal, typed=True, notes=RANDOM, draws=True)
+register(
+    "aten::native_dropout.out",
+    "input, p, train",
+    dropout,
+    outputs=2,
+    notes=RANDOM,
+    draws=True,
+)

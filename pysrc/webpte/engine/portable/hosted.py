@@ -24,7 +24,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     CREATED: (
         *("arange", "empty", "empty_like", "empty_permuted", "_empty_dim_order", "eye", "fill"),
         *("full", "linspace", "ones", "ones_like", "scalar_tensor", "zeros"),
-        "zeros_like",
+        *("tril_indices", "triu_indices", "zeros_like"),
     ),
     CHANCE: ("native_dropout", "rand", "randn"),
     COUNTED: ("masked_select", "nonzero", "repeat_interleave"),

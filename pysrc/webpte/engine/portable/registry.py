@@ -71,7 +71,7 @@ class PortableKernel:
     `heavy` kernel multiplies matrices. A kernel returns the argument named in `copied` unchanged if
     the argument has the output's size. A kernel that `casts` returns its first argument in the
     output's type. `check` gets the constants among the arguments, by parameter, and raises for
-    constants that only the host can handle.
+    constants that only the host can handle. A kernel that `draws` gives other numbers in each call.
     """
 
     name: str
@@ -90,6 +90,7 @@ class PortableKernel:
     casts: bool = False
     changes: tuple[str, ...] = ()
     check: CheckConstants | None = None
+    draws: bool = False
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
         """Return the types of an output that is in `apart`; None for other outputs."""
@@ -156,6 +157,7 @@ def register(
     copied: str | None = None,
     casts: bool = False,
     changes: tuple[str, ...] = (),
+    draws: bool = False,
 ) -> None:
     """Register a kernel: a function of its arguments that returns an array, or several.
 
@@ -180,7 +182,7 @@ def register(
         casts,
         changes,
     )
-    _add(PortableKernel(name, names, outputs, _named(name, run), *how))
+    _add(PortableKernel(name, names, outputs, _named(name, run), *how, draws=draws))
 
 
 def register_op(

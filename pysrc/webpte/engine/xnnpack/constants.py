@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from webpte.engine.dtypes import DTYPES
-from webpte.engine.files.source import BytesSource, ConvertedSource, Region
+from webpte.engine.files.source import ConvertedSource, Region
 from webpte.engine.graph.graph import Constant
 from webpte.engine.shapes import Dims
 
@@ -72,9 +72,3 @@ def widened(constant: Constant, rows: int, file_bytes: int, row_bytes: int) -> C
     read = constant.region.head(rows * file_bytes)
     found = ConvertedSource(read, file_bytes, row_bytes, Widened(file_bytes, row_bytes))
     return Constant(Region(found, 0, found.size), None)
-
-
-def in_memory(array: Array) -> Constant:
-    """Return a constant with the elements of an array."""
-    source = BytesSource(np.ascontiguousarray(array).tobytes(), "constant")
-    return Constant(Region(source, 0, source.size), None)

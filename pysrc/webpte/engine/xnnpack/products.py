@@ -9,9 +9,8 @@ import numpy as np
 
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import XnnDataType, XnnNode, XnnTensor
-from webpte.engine.graph.graph import Tensor
+from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.shapes import Dims, broadcast
-from webpte.engine.xnnpack.constants import in_memory
 from webpte.engine.xnnpack.lowering import Lowering, NodeLowering, OrderedTensor
 from webpte.engine.xnnpack.quantized import params
 from webpte.engine.xnnpack.tables import limits
@@ -62,7 +61,7 @@ def _lower_q8(
     )
     factor = np.float32(params(a).scale) * np.float32(params(b).scale)
     factors = np.full(groups * width, factor / np.float32(params(out).scale), np.float32)
-    scale = writer.new_tensor(DTYPES["float32"], factors.shape, in_memory(factors))
+    scale = writer.new_tensor(DTYPES["float32"], factors.shape, Constant.in_memory(factors))
     sums = writer.new_tensor(rows.dtype, (1, groups * width, height, 1))
     ends = (params(out).zero_point, *limits(True))
     sizes = ([1, 1], [1, 1], [0, 0, 0, 0], [1, 1], live(rows, 0), False)

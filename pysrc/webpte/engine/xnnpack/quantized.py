@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, XnnTensor
-from webpte.engine.graph.graph import Tensor
-from webpte.engine.xnnpack.constants import in_memory
+from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.xnnpack.lowering import Lowering, Order
 from webpte.engine.xnnpack.tables import (
     limits,
@@ -73,7 +72,7 @@ def lower_table(lowering: Lowering, node: XnnNode, x: XnnTensor, out: XnnTensor)
         lowering.refuse(node, "of 8 bits")
         return
     held = lowering.held(x)
-    entries = lowering.writer.new_tensor(lowering.dtype(out), (256,), in_memory(table))
+    entries = lowering.writer.new_tensor(lowering.dtype(out), (256,), Constant.in_memory(table))
     lowering.compute(out, "webpte.q8_table.default", (held.tensor, entries), held.order)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.format.xnnpack import PerTensorQuant, XnnDataType, XnnNode, XnnTensor
 from webpte.engine.graph.graph import Constant, Tensor
-from webpte.engine.xnnpack.constants import in_memory, relaid
+from webpte.engine.xnnpack.constants import relaid
 from webpte.engine.xnnpack.elementwise import clamp, compute_clamped, limits
 from webpte.engine.xnnpack.lowering import IMAGES, DynamicRows, Lowering, NodeLowering
 from webpte.engine.xnnpack.quantized import params, quantized_limits
@@ -187,7 +187,7 @@ def _lower_dynamic(
     sums, scaled = (lowering.writer.new_tensor(image.dtype, made.tensor.dims) for _ in range(2))
     args = (rounded, kernel, None, stride, pads, dilation, sizes.transposed, extra, sizes.groups)
     lowering.writer.call("webpte.dq8_conv_in_floats.default", args, sums)
-    scales = in_memory(lowering.scales(weight, sizes.out, 3 if sizes.depthwise else 0))
+    scales = Constant.in_memory(lowering.scales(weight, sizes.out, 3 if sizes.depthwise else 0))
     factor = lowering.writer.new_tensor(image.dtype, (sizes.out, 1, 1), scales)
     lowering.writer.call("aten.mul.Tensor", (sums, factor), scaled)
     if bias is not None:

@@ -8,7 +8,7 @@ from webpte.engine.dtypes import BFLOAT16, DTYPES
 from webpte.engine.format.xnnpack import PerBlockQuant, PerTensorQuant, XnnTensor
 from webpte.engine.graph.graph import Constant, Tensor
 from webpte.engine.shapes import Dims
-from webpte.engine.xnnpack.constants import in_memory, relaid, widened
+from webpte.engine.xnnpack.constants import relaid, widened
 from webpte.engine.xnnpack.lowering import Lowering
 from webpte.engine.xnnpack.quantized import params
 from webpte.errors import GraphError
@@ -43,7 +43,7 @@ def requantization(
     """Return the factors from sums of products to the numbers of the output, per channel."""
     scales = np.float32(params(x).scale) * lowering.scales(weight, channels, axis)
     factors = scales / np.float32(params(out).scale)
-    constant = in_memory(factors.astype(np.float32))
+    constant = Constant.in_memory(factors.astype(np.float32))
     return lowering.writer.new_tensor(DTYPES["float32"], (channels,), constant)
 
 
@@ -51,7 +51,7 @@ def row_scales(lowering: Lowering, weight: XnnTensor) -> Tensor:
     """Return the scales of the rows of weights as a tensor [rows]."""
     rows = weight.dims[0]
     scales = lowering.scales(weight, rows)
-    return lowering.writer.new_tensor(FLOAT, (rows,), in_memory(scales))
+    return lowering.writer.new_tensor(FLOAT, (rows,), Constant.in_memory(scales))
 
 
 def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, int]:
@@ -63,7 +63,7 @@ def four_bits(lowering: Lowering, weight: XnnTensor) -> tuple[Tensor, Tensor, in
     codes = lowering.writer.new_tensor(DTYPES["uint8"], (rows, row_bytes), constant)
     per = weight.quantization
     if not isinstance(per, PerBlockQuant):
-        scales = in_memory(lowering.scales(weight, rows))
+        scales = Constant.in_memory(lowering.scales(weight, rows))
         return codes, lowering.writer.new_tensor(FLOAT, (1, rows), scales), inner
     if per.axis != 0:
         raise GraphError(f"weights with scales along dim {per.axis}")
@@ -88,4 +88,4 @@ def _transposed_scales(
     if scales.size != dims[0] * dims[1]:
         raise GraphError(f"{scales.size} scales for {dims[0]} rows of {dims[1]} groups")
     rounded = (scales * np.float32(1.00389105)).view(np.uint32) & np.uint32(0xFFFF0000)
-    return in_memory(rounded.view(np.float32).reshape(dims).T)
+    return Constant.in_memory(rounded.view(np.float32).reshape(dims).T)

@@ -3,36 +3,65 @@
 A cache may be packed if nothing but attention with a KV cache and updates of a cache use it: these
 operators pack when they write and unpack when they read (ops/attention/cache_packing.py). The
 initial contents of the cache are packed while they are read from the file.
+
+Kernels beside delegates, as in programs for XNNPACK, become delegates of a single call, which take
+and give the packed cache. On a GPU they are joined like kernels that are moved there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from webpte.engine.dtypes import DTYPES
+from webpte.engine.dtypes import DTYPES, dtype_of_program
 from webpte.engine.files.source import ConvertedSource, Region
+from webpte.engine.format.program import (
+    DelegateCall,
+    ExecutionPlan,
+    Instruction,
+    KernelCall,
+    TensorMeta,
+)
 from webpte.engine.format.shared import ScalarType
+from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.graph.graph import Call, Constant, Graph, Tensor, Value
-from webpte.engine.load.program_file import Contents
+from webpte.engine.load.offload_call import OffloadedCall, as_delegate
+from webpte.engine.load.program_file import Contents, MethodContents
+from webpte.engine.load.writes import Writes
 from webpte.engine.ops import definition_of
 from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, pack_rows
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.shapes import numel
 from webpte.errors import InputError, UnsupportedError
+from webpte.llm.cache.cast_caches import without_casts
 from webpte.llm.cache.plan_caches import plan_caches, where_caches_are
 from webpte.llm.cache.shorten_context import CACHES, shorten_context
 from webpte.program import Program, contents_of
 
 FLOAT32 = "f32"
+HALF = "f16"
 KV_CACHES = (FLOAT32, *PACKINGS)
+FLOATS = (ScalarType.FLOAT, ScalarType.HALF, ScalarType.BFLOAT16)
 
 
 def fit_caches(contents: Contents, max_context: int | None, kv_cache: str | None) -> Contents:
     """Return a file whose caches have the length and the elements given to `load`."""
+    plans = {name: without_casts(method.plan) for name, method in contents.methods.items()}
+    cast = {name for name, method in contents.methods.items() if plans[name] is not method.plan}
+    methods = {name: replace(method, plan=plans[name]) for name, method in contents.methods.items()}
+    contents = replace(contents, methods=methods)
     if max_context is not None:
         contents = shorten_context(contents, max_context)
-    return contents if kv_cache is None else pack_caches(contents, kv_cache)
+    if kv_cache is not None:
+        return pack_caches(contents, kv_cache)
+    methods = {
+        name: _packed_beside(method, _float_caches(method.plan, HALF), PACKINGS[HALF])
+        if name in cast
+        else method
+        for name, method in contents.methods.items()
+    }
+    return replace(contents, methods=methods)
 
 
 def pack_caches(contents: Contents, kv_cache: str) -> Contents:
@@ -46,16 +75,17 @@ def pack_caches(contents: Contents, kv_cache: str) -> Contents:
             caches = [] if graph is None else _caches(graph, kv_cache)
             found += len(caches)
             if graph is not None and caches and kv_cache != FLOAT32:
-                graphs[index] = _packed(graph, caches, PACKINGS[kv_cache])
+                graphs[index] = _packed(graph, {one.id for one in caches}, PACKINGS[kv_cache])
         methods[name] = replace(method, graphs=tuple(graphs))
-        if kv_cache == FLOAT32:
-            beside = plan_caches(method.plan).values()
-            found += sum(meta.scalar_type == ScalarType.FLOAT for meta in beside)
+        beside = _float_caches(method.plan, kv_cache)
+        found += len(beside)
+        if beside and kv_cache != FLOAT32:
+            methods[name] = _packed_beside(methods[name], beside, PACKINGS[kv_cache])
     if not found:
         raise InputError(
-            f"kv_cache={kv_cache!r}: {contents.source.name} has no KV cache that attention of a "
-            f"delegate uses{where_caches_are(contents)}; load it without kv_cache, and to save "
-            "memory with max_context"
+            f"kv_cache={kv_cache!r}: {contents.source.name} has no KV cache of floats that "
+            f"attention alone uses{where_caches_are(contents)}; load it without kv_cache, and to "
+            "save memory with max_context"
         )
     return replace(contents, methods=methods)
 
@@ -65,16 +95,22 @@ def cache_bytes(contents: Contents) -> dict[str, int]:
 
     Returns {} if there are no caches, or if they cannot be packed.
     """
-    graphs = [graph for one in contents.methods.values() for graph in one.graphs if graph]
+    methods = contents.methods.values()
+    graphs = [graph for one in methods for graph in one.graphs if graph]
     try:
         caches = [tensor for graph in graphs for tensor in _caches(graph, "int8")]
     except UnsupportedError:
         return {}
+    beside = [meta for one in methods for meta in _float_caches(one.plan, "int8").values()]
+    sizes = [*(tensor.dims for tensor in caches), *(meta.sizes for meta in beside)]
+    stored = [tensor.dtype.storage for tensor in caches]
+    stored += [dtype_of_program(meta.scalar_type, "a cache").storage for meta in beside]
     packed = {
-        name: 4 * sum(numel(packing.packed_dims(tensor.dims)) for tensor in caches)
+        name: 4 * sum(numel(packing.packed_dims(dims)) for dims in sizes)
         for name, packing in PACKINGS.items()
     }
-    return {"file": sum(tensor.storage_bytes for tensor in caches), **packed} if caches else {}
+    held = sum(numel(dims) * dtype.itemsize for dims, dtype in zip(sizes, stored, strict=True))
+    return {"file": held, **packed} if sizes else {}
 
 
 def _caches(graph: Graph, kv_cache: str) -> list[Tensor]:
@@ -101,9 +137,54 @@ def _caches(graph: Graph, kv_cache: str) -> list[Tensor]:
     return caches
 
 
-def _packed(graph: Graph, caches: list[Tensor], packing: CachePacking) -> Graph:
-    """Return the graph with packed caches, and with packed initial contents."""
-    held = {tensor.id for tensor in caches}
+def _float_caches(plan: ExecutionPlan, kv_cache: str) -> dict[int, TensorMeta]:
+    """Return the caches beside delegates that can have these elements."""
+    types = (ScalarType.FLOAT,) if kv_cache == FLOAT32 else FLOATS
+    return plan_caches(plan, masked=True, types=types)
+
+
+def _packed_beside(
+    method: MethodContents, caches: Mapping[int, TensorMeta], packing: CachePacking
+) -> MethodContents:
+    """Return a method whose kernels that use these caches are delegates with packed caches."""
+    plan, writes = method.plan, Writes(method)
+    graphs, offloaded = list(method.graphs), dict(method.offloaded)
+
+    def instruction(old: Instruction) -> Instruction:
+        if not isinstance(old, KernelCall) or caches.keys().isdisjoint(old.args):
+            return old
+        call = as_delegate(_of_one_type(plan, old, caches), old, {}, writes, DeviceInfo("numpy"))
+        if not isinstance(call, OffloadedCall):
+            name = plan.operators[old.op_index].full_name
+            raise UnsupportedError(f"{name} with a packed cache: {call}; load without kv_cache")
+        args, ids = (*call.inputs, *call.outputs), (*call.graph.inputs, *call.graph.outputs)
+        held = {value_id for index, value_id in zip(args, ids, strict=True) if index in caches}
+        offloaded[len(graphs)] = call.kernel.name
+        graphs.append(_packed(call.graph, held, packing))
+        return DelegateCall(len(graphs) - 1, args)
+
+    chains = tuple(tuple(map(instruction, chain)) for chain in plan.chains)
+    values = list(plan.values)
+    for index, meta in caches.items():
+        dims = packing.packed_dims(meta.sizes)
+        values[index] = replace(meta, scalar_type=ScalarType.INT, sizes=dims)
+    plan = replace(plan, chains=chains, values=tuple(values))
+    return replace(method, plan=plan, graphs=tuple(graphs), offloaded=offloaded)
+
+
+def _of_one_type(
+    plan: ExecutionPlan, call: KernelCall, caches: Mapping[int, TensorMeta]
+) -> ExecutionPlan:
+    """Return the plan with the type of a call's rows for caches, as kernels want them."""
+    values, rows = list(plan.values), plan.values[call.args[0]]
+    assert isinstance(rows, TensorMeta)
+    for index in caches.keys() & set(call.args):
+        values[index] = replace(caches[index], scalar_type=rows.scalar_type)
+    return replace(plan, values=tuple(values))
+
+
+def _packed(graph: Graph, held: set[int], packing: CachePacking) -> Graph:
+    """Return the graph with these values as packed caches, and with packed initial contents."""
     sources = {c.args[0] for c in Dataflow.of(graph).prepacks if c.args[-1] in held}
 
     def pack(value: Value) -> Value:

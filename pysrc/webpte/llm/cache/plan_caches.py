@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from webpte.engine.call.info import MethodInfo, TensorInfo
 from webpte.engine.format.program import Dynamism, ExecutionPlan, KernelCall, TensorMeta
+from webpte.engine.format.shared import ScalarType
 from webpte.engine.load.program_file import Contents
 
 # The places of caches among the arguments of kernels that write caches, and of other kernels.
@@ -13,22 +14,50 @@ WRITERS = {
     "llama::update_cache.out": (1,),
     "llama::sdpa_with_kv_cache.out": (3, 4),
 }
-READERS = {"llama::custom_sdpa.out": (1, 2)}
-_MASK = {"llama::custom_sdpa.out": 4, "llama::sdpa_with_kv_cache.out": 7}
+# Of int8 caches, the scales and zero points of rows are caches, too.
+READERS = {
+    "llama::custom_sdpa.out": (1, 2),
+    "llama::custom_quantized_sdpa.out": (1, 2, 10, 11, 12, 13),
+}
+_MASK = {
+    "llama::custom_sdpa.out": 4,
+    "llama::custom_quantized_sdpa.out": 4,
+    "llama::sdpa_with_kv_cache.out": 7,
+}
+ALL = frozenset(ScalarType)
 
 
-def plan_caches(plan: ExecutionPlan) -> dict[int, TensorMeta]:
-    """Return the caches [1, positions, heads, size] that nothing but these kernels use."""
+def plan_caches(
+    plan: ExecutionPlan, *, masked: bool = False, types: Collection[ScalarType] = ALL
+) -> dict[int, TensorMeta]:
+    """Return the caches [1, positions, heads, size] that nothing but these kernels use.
+
+    The caches of an attention are all there or none. Those of attention with a mask, whose last dim
+    is the number of positions, are there with `masked` alone.
+    """
     written, others = set[int](), {*plan.inputs, *plan.outputs}
     for name, args in _calls(plan):
-        own = {args[at] for at in (*WRITERS.get(name, ()), *READERS.get(name, ()))}
+        own = {args[at] for at in _places(name)}
         written |= {args[at] for at in WRITERS.get(name, ())}
-        # The last dim of a mask is the number of positions.
-        mask = args[_MASK[name]] if name in _MASK else None
+        mask = args[_MASK[name]] if name in _MASK and not masked else None
         others |= own if mask is not None and plan.values[mask] is not None else set()
         others |= set(args) - own
     metas = {index: plan.values[index] for index in sorted(written - others)}
-    return {i: meta for i, meta in metas.items() if isinstance(meta, TensorMeta) and _lasts(meta)}
+    found = {
+        index: meta
+        for index, meta in metas.items()
+        if isinstance(meta, TensorMeta) and meta.scalar_type in types and _lasts(meta)
+    }
+    together = [{args[at] for at in _places(name)} for name, args in _calls(plan)]
+    while any(own & found.keys() and not own <= found.keys() for own in together):
+        alone = set().union(*(own for own in together if not own <= found.keys()))
+        found = {index: meta for index, meta in found.items() if index not in alone}
+    return found
+
+
+def _places(name: str) -> tuple[int, ...]:
+    """Return the places of caches among the arguments of a kernel."""
+    return *WRITERS.get(name, ()), *READERS.get(name, ())
 
 
 def _calls(plan: ExecutionPlan) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -4,7 +4,7 @@ The KV caches are allocated here, with the sizes in the file: [1, positions, hea
 Their first positions are their first bytes, and every kernel takes the number of positions from the
 cache, so a shorter cache needs nothing but smaller sizes. Inputs of tokens become at most as long,
 and the sizes of all values computed from them follow. For caches beside delegates, the sizes of the
-plan's values change, and the sizes of inputs that kernels take.
+plan's values change, and the sizes of inputs that callers may give.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from webpte.engine.call.info import ScalarInfo, TensorInfo
 from webpte.engine.format.program import (
     DelegateCall,
     Dynamism,
@@ -108,19 +109,28 @@ def _shortened(method: MethodContents, most: int) -> MethodContents | None:
 def _shortened_beside(
     method: MethodContents, caches: Mapping[int, TensorMeta], most: int
 ) -> MethodContents:
-    """Return a method with shorter caches that are values of the plan, and with shorter inputs."""
+    """Return a method with shorter caches that are values of the plan, and with shorter inputs.
+
+    The sizes of all other values stay as they are: bounds of what a call computes.
+    """
     plan, values = method.plan, list(method.plan.values)
     for index, cache in caches.items():
         values[index] = replace(cache, sizes=(1, most, *cache.sizes[2:]))
-    lengths = _token_lengths(plan, most)
-    for index in free_inputs(plan):
-        meta = values[index]
-        if isinstance(meta, TensorMeta) and meta.dynamism != Dynamism.STATIC:
-            if _has_tokens(meta, lengths):
-                values[index] = replace(meta, sizes=(1, most, *meta.sizes[2:]))
-            elif len(meta.sizes) == 1 and meta.sizes[0] in lengths:  # the positions of tokens
-                values[index] = replace(meta, sizes=(most,))
-    return _described(method, values, method.graphs)
+    shorter = _described(method, values, method.graphs)
+    lengths, free = _token_lengths(plan, most), free_inputs(plan)
+
+    def given(index: int, info: TensorInfo | ScalarInfo) -> TensorInfo | ScalarInfo:
+        meta = plan.values[index]
+        if index not in free or not isinstance(meta, TensorMeta):
+            return info
+        assert isinstance(info, TensorInfo)
+        if _has_tokens(meta, lengths):
+            return replace(info, shape=(1, most, *info.shape[2:]))
+        places = meta.dynamism != Dynamism.STATIC and len(meta.sizes) == 1  # of tokens
+        return replace(info, shape=(most,)) if places and meta.sizes[0] in lengths else info
+
+    inputs = tuple(map(given, plan.inputs, shorter.info.inputs))
+    return replace(shorter, info=replace(shorter.info, inputs=inputs))
 
 
 def _token_lengths(plan: ExecutionPlan, most: int) -> set[int]:

@@ -56,9 +56,12 @@ class SpeechRecognition(Task):
         self._turn = asyncio.Lock()  # a window at a time changes the program's state
 
     def compiled(self) -> dict[str, Any]:
-        if not isinstance(self._model, Ctc):
+        made = self._model.compiled()
+        if made is None:
             return super().compiled()
-        return {"name": self.name, **self._model.compiled()}
+        if isinstance(self._model, Ctc):
+            return {"name": self.name, **made}
+        return {"name": self.name, **made, "outputs": [{"kind": "text", "outputs": [0]}]}
 
     @property
     def rate(self) -> int:

@@ -108,6 +108,8 @@ def creation() -> Iterator[KernelCase]:
     yield KernelCase("aten::arange.start_out", (3, 3, 1), ("int64",), "empty")
     yield KernelCase("aten::linspace.out", (-1.0, 1.0, 5))
     yield KernelCase("aten::eye.out", (3,))
+    yield KernelCase("aten::tril_indices.out", (3, 2, -1), out=("int64",))
+    yield KernelCase("aten::triu_indices.out", (2, 3, 1), out=("int64",))
 
 
 def movement() -> Iterator[KernelCase]:

@@ -38,8 +38,8 @@ written to is an output where the file says so; the caller's array stays as it i
 int64 beyond 32 bits not at all. Two exceptions: indices, as none of a tensor's is so large, and
 casts between float64 and float32, which lose on the GPU what they lose on the host and no more.
 Other casts run there if the new type holds all that the old one does: of bool, int8 and uint8 to
-float32, float16 and int32, of float16 and bfloat16 to float32, and of float16 and float32 to
-bfloat16, which a kernel rounds to.
+float32, float16 and int32, of float16 and bfloat16 to float32; and casts of floats of at most 32
+bits to float16 and bfloat16, which a kernel rounds to.
 
 Mixed element types follow PyTorch's rules, f16 and bfloat16 are computed in float32, and a result
 goes into an output of its own kind (bool, integer, float) or a higher one. An output is of the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import io
 import json
@@ -19,6 +20,7 @@ import pytest
 from support.harness import limits
 from webpte_host.base.bundle import package_bundle
 from webpte_host.base.errors import HostError
+from webpte_host.serving.compressed import CompressedCopies
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
 from webpte_host.setup.runtime import runtime_version
@@ -397,3 +399,41 @@ def test_stops(tree: Path) -> None:
         port = site.port
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=limits.SOCKET_SECONDS)
+
+
+def test_texts_are_compressed_for_clients_that_take_it(site: Site, tree: Path) -> None:
+    text = b"export const some = 1;\n" * 500
+    (tree / "web/long.js").write_bytes(text)
+    status, headers, body = ask(site, "/long.js", Accept_Encoding="br, gzip")
+    assert (status, headers["Content-Encoding"], headers["Vary"]) == (
+        200,
+        "gzip",
+        "Accept-Encoding",
+    )
+    assert gzip.decompress(body) == text
+    assert int(headers["Content-Length"]) == len(body) < len(text) / 10
+    tag = headers["ETag"]
+    assert ask(site, "/long.js", Accept_Encoding="gzip", If_None_Match=tag)[0] == 304
+    assert ask(site, "/long.js", "HEAD", Accept_Encoding="gzip")[1]["Content-Encoding"] == "gzip"
+    for plain in ({}, {"Accept_Encoding": "gzip;q=0"}, {"Accept_Encoding": "br"}):
+        status, headers, body = ask(site, "/long.js", **plain)
+        assert (status, body, headers["Vary"]) == (200, text, "Accept-Encoding")
+        assert headers["ETag"] != tag
+    status, headers, body = ask(site, "/long.js", Accept_Encoding="gzip", Range="bytes=2-5")
+    assert (status, body) == (206, text[2:6])
+    (tree / "web/long.js").write_bytes(b"// another\n" * 500)
+    assert gzip.decompress(ask(site, "/long.js", Accept_Encoding="gzip")[2]).startswith(b"// ano")
+
+
+def test_programs_and_short_texts_are_sent_as_they_are(site: Site) -> None:
+    for path in ("/suite/model.pte", "/main.py", "/webpte.zip"):
+        assert "Content-Encoding" not in ask(site, path, Accept_Encoding="gzip")[1]
+
+
+def test_compressed_copies_make_room() -> None:
+    copies = CompressedCopies(kept=100)
+    noise = os.urandom(90)
+    first = copies.of("a", noise)
+    assert copies.of("a", b"") is first
+    copies.of("b", noise)
+    assert copies.of("a", b"other") != first

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from page.app import App
 from page.core.palette import Command
 from page.views.view import PROGRAM, RUN, Panel, View
+from support.compiling import node
 from support.harness.virtual_time import until
 from support.page.fake_page import (
     GPU,
@@ -20,6 +25,7 @@ from support.page.fake_page import (
     run,
 )
 
+WEB = Path(__file__).resolve().parents[4] / "web"
 METHODS = STATE / "separate.pte"
 
 
@@ -41,7 +47,7 @@ def test_there_are_those_that_can_be_done_now() -> None:
         await open_sample(app)
         found = await titles(app, browser)
         assert {"Run", "Run on NumPy (CPU)", "Go to Graph", "Copy as Python"} <= {*found}
-        assert {"Close sigmoid.pte", "Reset the inputs", "Trace a run"} <= {*found}
+        assert {"Close sigmoid.pte", "Reset inputs", "Record a trace"} <= {*found}
         assert "Compare with NumPy" not in found  # there is nothing to check
         assert "New conversation" not in found  # with a program that is no language model
         await run(app)
@@ -135,6 +141,55 @@ def test_run_is_first_and_what_takes_something_away_last() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         assert (await titles(app, browser))[0] == "Run"
-        assert (await titles(app, browser))[-2:] == ["Reset the inputs", "Close sigmoid.pte"]
+        assert (await titles(app, browser))[-2:] == ["Reset inputs", "Close sigmoid.pte"]
 
     drive(script, GPU, Engine())
+
+
+def in_palette(folder: Path, code: str, rows: list[dict[str, object]]) -> Any:
+    """Run code on `palette.js`, in Node; skip without it."""
+    if shutil.which("node") is None:
+        pytest.skip("there is no Node")
+    shutil.copy(WEB / "scripts/palette.js", folder / "palette.mjs")
+    imported = 'const palette = await import("./palette.mjs");'
+    return node.run(folder, f"{imported} {code}", rows)
+
+
+def test_commands_are_found_by_other_words(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"title": "Performance"},
+        {"title": "Benchmark", "also": "time perf speed"},
+        {"title": "Theme: dark", "also": "appearance"},
+        {"title": "Lunch"},
+    ]
+    find = """return ["perf", "PERF ", "erf", "appear", "dark", ""].map((query) =>
+        palette.search(query, given).map(({ command }) => command.title));"""
+    perf, spaced, inside, appear, dark, every = in_palette(tmp_path, find, rows)
+    assert perf == spaced == ["Performance", "Benchmark"]
+    assert inside == ["Performance"]  # other words count from their start only
+    assert appear == dark == ["Theme: dark"]
+    assert every == [row["title"] for row in rows]
+
+
+def test_commands_are_grouped_and_recent_ones_first(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"title": "Undo: Closed", "kind": ""},
+        {"title": "Run", "kind": "Run"},
+        {"title": "Graph", "kind": "Views"},
+        {"title": "Benchmark", "kind": "Run"},
+        {"title": "Close", "kind": "Program", "late": True},
+    ]
+    group = """const rows = palette.search("", given);
+        const titles = (members) => members.map(({ command }) => command.title);
+        const told = (groups) => groups.map(([name, members]) => [name, titles(members)]);
+        const asked = [[], ["Graph", "gone", "Close", "Run"]];
+        return asked.map((recent) => told(palette.grouped(rows, recent)));"""
+    plain, recent = in_palette(tmp_path, group, rows)
+    assert plain == [
+        ["Undo", ["Undo: Closed"]],
+        ["Run", ["Run", "Benchmark"]],
+        ["Views", ["Graph"]],
+        ["Program", ["Close"]],
+    ]
+    assert recent[0] == ["Recent", ["Graph", "Run"]]  # none that removes something
+    assert recent[2:] == [["Run", ["Benchmark"]], ["Program", ["Close"]]]

@@ -219,7 +219,7 @@ def test_a_check_can_be_cancelled() -> None:
         await app.receive({"act": "cancel"})
         engine.at_run.set()
         await asyncio.wait_for(checking, 5)
-        assert "not checked" in browser.text["status"]
+        assert "not compared" in browser.text["status"]
         assert "output-0-compare" not in browser.html
         assert engine.closed == engine.programs[1:]
 

@@ -103,7 +103,7 @@ def test_inputs_that_were_reset_come_back() -> None:
         )
         await app.receive({"act": "reset-inputs"})
         assert "mine.npy" not in browser.html["inputs"]
-        assert "Reset the inputs." in toast(browser)
+        assert "Inputs reset." in toast(browser)
         await undo(app)
         assert "from mine.npy" in browser.html["inputs"]
         await run(app)

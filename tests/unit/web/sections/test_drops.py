@@ -221,7 +221,7 @@ def test_a_drop_while_it_runs_is_for_the_next_run() -> None:
         assert "from zero.npy" in browser.html["input-0"]
         await app.receive({"act": "cancel"})
         await asyncio.wait_for(running, 5)
-        assert "Outdated" in browser.html["outputs-age"]
+        assert "Run again to update" in browser.html["outputs-age"]
         assert (await outputs(app, browser) == 0.5).all()
 
     drive(script)

@@ -130,7 +130,7 @@ def test_the_same_error_is_shown_once() -> None:
         await settle()
         assert engine.inputs == [-1, -2]
         assert browser.html["error"] == ""
-        assert browser.text["status"] == "Failed again, with the same error"
+        assert browser.text["status"] == "Same error again"
         await give(app, 3)
         await settle()
         assert "Done" in browser.text["status"]

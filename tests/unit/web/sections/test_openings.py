@@ -232,7 +232,7 @@ def test_another_device_keeps_inputs_and_marks_results() -> None:
         await app.receive({"act": "device", "value": "numpy"})
         assert engine.devices == ["webgpu", "numpy"]
         assert "from mine.npy" in browser.html["inputs"]
-        assert "computed on WebGPU" in browser.html["outputs-age"]
+        assert "Computed on WebGPU" in browser.html["outputs-age"]
         assert (await outputs(app, browser) == y).all()
         await run(app)
         assert browser.html["outputs-age"] == ""

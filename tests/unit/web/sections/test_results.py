@@ -31,7 +31,7 @@ from support.page.fake_page import (
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import errors
 
-EARLIER = "Outdated"
+EARLIER = "Run again to update"
 
 
 async def fill(app: App, value: str, index: int = 0) -> None:
@@ -47,7 +47,7 @@ def test_edited_inputs_make_results_earlier_ones() -> None:
         assert browser.html["outputs-age"] == ""
         await fill(app, "ones")
         assert EARLIER in browser.html["outputs-age"]
-        assert "the inputs have changed" in browser.html["outputs-age"]
+        assert "Inputs changed" in browser.html["outputs-age"]
         await fill(app, "ramp")
         assert browser.html["outputs-age"] == ""
         x = np.zeros((37, 41), np.float32)
@@ -96,7 +96,7 @@ def test_a_run_that_fails_leaves_results_as_earlier_ones() -> None:
         await run(app)
         assert "went wrong" in browser.html["error"]
         assert "37 × 41" in browser.html["outputs"]
-        assert "the last run failed" in browser.html["outputs-age"]
+        assert "The last run failed" in browser.html["outputs-age"]
         await app.receive({"act": "download", "output": "0"})
         assert read_npy(browser.links[0]).shape == (37, 41)
         engine.programs[0].run = works

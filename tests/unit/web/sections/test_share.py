@@ -22,7 +22,7 @@ def test_a_link_brings_back_inputs_and_view() -> None:
         assert session is not None
         wanted = session.inputs[0].array()
         await app.receive({"act": "share"})
-        assert browser.other["copy"]["done"] == "The link is copied"
+        assert browser.other["copy"]["done"] == "Link copied"
         link = urlsplit(browser.other["copy"]["text"])
         named = {name: values[0] for name, values in parse_qs(link.query).items()}
         assert named == {"url": "samples/add.pte", "view": "graph"}
@@ -49,7 +49,7 @@ def test_code_that_embeds_the_program() -> None:
         )
         assert "#inputs=" in code
         assert 'title="add.pte"' in code
-        assert "the code is copied" in browser.other["copy"]["done"].lower()
+        assert "embed code copied" in browser.other["copy"]["done"].lower()
 
     drive(script)
 

@@ -145,7 +145,7 @@ def test_a_failure_is_told_and_tuning_can_be_tried_again() -> None:
         await run(app)
         await app.receive({"act": "tune"})
         assert "the GPU refused" in browser.html["error"]
-        assert "Kernels are as they were" in browser.html["error"]
+        assert "Nothing changed" in browser.html["error"]
         assert OFFER in line(browser)
         engine.fails = None
         await app.receive({"act": "tune"})

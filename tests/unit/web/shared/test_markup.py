@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from page.shared.html.markup import Html, h, render
+from page.shared.html.matches import marked_words, without_marks
 
 
 def test_text_is_escaped_everywhere() -> None:
@@ -45,3 +46,13 @@ def test_objects_are_refused() -> None:
 def test_a_string_is_one_child() -> None:
     assert render(h("p", "a<b")) == "<p>a&lt;b</p>"
     assert render("a<b") == "a&lt;b"
+
+
+def test_words_of_a_query_are_marked() -> None:
+    found = marked_words("A dog in the gardens; <Dogma>, hotdog.", "Which dog in garden?")
+    assert found == (
+        "A <mark>dog</mark> in the <mark>gardens</mark>; &lt;<mark>Dogma</mark>&gt;, hotdog."
+    )
+    assert marked_words("1 + (2", "(2 + 1)") == "1 + (2"
+    assert marked_words("a <b>", "") == "a &lt;b&gt;"
+    assert without_marks("# Cats\n\n## Old ones\n#no\n") == "Cats\n\nOld ones\n#no\n"

@@ -135,6 +135,31 @@ def test_a_sound_goes_in_at_the_rate_that_is_set() -> None:
     drive(script)
 
 
+def test_the_sound_of_an_input_is_played() -> None:
+    wave = np.linspace(-1, 1, 500, dtype=np.float32)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, File("wave.pte", graph((1, 8000))))
+        assert 'data-device="play"' not in browser.html["inputs"]
+        await app.receive({"act": "play", "input": "0"})  # there is none yet
+        assert "play" not in browser.other
+        await drop(app, File("beep.wav", write_npy(wave)))
+        assert 'data-device="play"' in browser.html["input-0"]
+        await app.receive({"act": "play", "input": "0"})
+        told = browser.other["play"]
+        assert (told["input"], told["rate"]) == (0, 16_000)
+        session = app._state.session
+        assert session is not None
+        (state,) = session.inputs
+        assert isinstance(state, TensorInput)
+        assert state.samples is not None
+        played = np.frombuffer(told["samples"], "<f4")
+        assert np.array_equal(played, state.samples)  # not the input, which is cut
+        assert len(played) > state.array().size
+
+    drive(script)
+
+
 def test_plain_bytes_go_in_where_they_fit() -> None:
     x = np.linspace(-2, 2, 37 * 41, dtype=np.float32).reshape(37, 41)
 

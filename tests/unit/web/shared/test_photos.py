@@ -17,6 +17,7 @@ from page.shared.inputs.preview import input_preview
 from page.shared.inputs.typed import TypedError, parse_values
 from page.shared.npy import NpyError, write_npy
 from page.shared.outputs.pictures import seen
+from page.shared.outputs.renderers.lanes import lanes_figure, spans_of
 from page.shared.outputs.renderers.scores import rank
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, drop, open_sample, run
 from support.page.fake_photo import FakePhoto
@@ -179,6 +180,7 @@ def test_a_picture_that_fails_is_scrolled_to() -> None:
 
 def test_a_result_smaller_than_the_photo_says_so() -> None:
     card = {**read_json(SAMPLES / "photo.json", ValueError), "folder": "samples/"}
+    card["inputs"] = [{**card["inputs"][0], "overlap": 0}]  # it is scaled, not cut into tiles
     told = (
         "Smaller than your picture: it has 40 × 3,000 pixels, more than this program takes. "
         "It was scaled down to 14 × 1,024 first."
@@ -247,8 +249,8 @@ def test_typed_values() -> None:
         ("[null]", "float32", "not a number"),
         ("1.5", "int64", "integers"),
         ("300", "uint8", "from 0 to 255"),
-        ("1, 2,, 3", "float32", "Nothing stands before ','"),
-        (", 2", "float32", "Nothing stands before ','"),
+        ("1, 2,, 3", "float32", "A value is missing before ','"),
+        (", 2", "float32", "A value is missing before ','"),
         ("1e39", "float32", "numbers up to 3.403e\\+38"),
         ("70000", "float16", "numbers up to 6.55e\\+04"),
     ],
@@ -284,6 +286,22 @@ def test_rows_of_scores_have_the_best_of_each() -> None:
     frames = rank(rows[0], ("a", "b", "c"), seconds=0.064)
     assert frames is not None
     assert [one.where for one in frames.scores] == ["0.00 s", "0.06 s", "0.13 s"]
+
+
+def test_best_answers_over_time_are_bars_by_answer() -> None:
+    best = np.array([0, 0, 2, 2, 2, 1], np.intp)
+    shares = np.array([1, 0.5, 1, 1, 1, 0.25], np.float32)
+    spans = list(spans_of(best, shares))
+    assert [(one.at, one.start, one.end, one.share) for one in spans] == [
+        (0, 0, 2, 0.75), (2, 2, 5, 1.0), (1, 5, 6, 0.25)]  # fmt: skip
+    rows = np.eye(3, dtype=np.float32)[best]
+    drawn = lanes_figure(rows, None, ("a", "b", "<c>"), 0.5)
+    assert drawn.index("&lt;c&gt;") < drawn.index(">b<") < drawn.index(">a<")  # higher ones first
+    assert "1.00 to 2.50 s, 100 %" in drawn
+    assert 'x="333.3" width="500.0"' in drawn
+    assert ">3.00 s<" in drawn
+    many = np.eye(40, dtype=np.float32)
+    assert "12 of 40 answers" in lanes_figure(many, many, tuple(map(str, range(40))), 0.1)
 
 
 def test_dropped_labels_fit_by_their_number() -> None:

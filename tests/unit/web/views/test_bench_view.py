@@ -13,6 +13,7 @@ import pytest
 
 from page.app import App
 from page.views.bench import panel as bench_view
+from page.views.bench.chart import shares_chart
 from support.page.fake_page import GPU, Engine, FakeBrowser, File, drive, drop, open_sample
 from webpte import DeviceInfo
 from webpte.errors import ExecutionError
@@ -222,5 +223,31 @@ def test_numpy_is_no_gpu_to_measure() -> None:
         await open_bench(app)
         await app.receive({"act": "bench:gpu"})
         assert "There is no GPU to measure" in browser.text["status"]
+
+    drive(script)
+
+
+def test_shares_of_the_peak_are_bars() -> None:
+    rows = (BenchRow("<a>: decode", 5.0, "tokens/s", share=0.25), BenchRow("b", 1.0, "ms"))
+    drawn = shares_chart([BenchResult("acme", "b", "c", "d", rows=rows)])
+    assert drawn is not None
+    assert "<dl><dt>&lt;a&gt;: decode</dt><dd><span" in drawn
+    assert 'value="0.2500" aria-label="acme: 25 %"' in drawn
+    assert shares_chart([RESULT]) is None
+
+
+def test_without_figures_there_is_one_action_and_a_sketch() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_bench(app)
+        html = browser.html["view-bench"]
+        assert html.count('class="primary"') == 1
+        assert "<svg" in html
+        assert "disabled" not in html
+        for later in ("Save JSON", "Copy link", "Cancel", "Remove comparison"):
+            assert later not in html
+        await app.receive({"act": "bench:compare", "fields": {"other": RESULT.json()}})
+        html = browser.html["view-bench"]
+        assert "Remove comparison" in html
+        assert "Save JSON" not in html  # nothing of this device
 
     drive(script)

@@ -77,9 +77,9 @@ def test_a_cache_that_cannot_be_loaded_changes_nothing() -> None:
 def test_faster_prompts_load_the_model_again_and_keep_the_conversation() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
-        floats, faster = "In floats", "Faster (rounded to 8 bits)"
+        floats, faster = "Full", "8 bits (faster)"
         assert options(browser, "chat-prompts") == [(" selected", floats), ("int8", faster)]
-        assert "0.4 % of the largest" in browser.html["view-chat"]
+        assert "1.5 times as fast" in browser.html["view-chat"]
         await send(app, "Hello")
         before = shown(browser)
         session = await choose(app, "int8", "prompts")
@@ -103,7 +103,7 @@ def test_faster_prompts_load_the_model_again_and_keep_the_conversation() -> None
 
 def test_prompts_that_a_device_computes_in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint says so, but not of a GPU with packed dot products."""
-    in_vain = "On this device prompts stay in floats"
+    in_vain = "No effect on this device"
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
@@ -152,12 +152,12 @@ def test_guesses_from_the_conversation_do_not_change_an_answer() -> None:
         await open_chat(app, temperature="0", max_tokens="24")
         await send(app, prompt)
         plain = shown(browser)
-        assert "guesses right" not in browser.html["chat-figures"]
+        assert "drafted tokens accepted" not in browser.html["chat-figures"]
         await act(app, "clear")
         await act(app, "set", name="speculate", value="lookup")
         await send(app, prompt)
         assert shown(browser) == plain
-        assert "guesses right" in browser.html["chat-figures"]
+        assert "drafted tokens accepted" in browser.html["chat-figures"]
         assert '<option value="lookup" selected>' in browser.html["view-chat"]
 
     drive(script)

@@ -13,6 +13,7 @@ import webpte
 from page.app import App
 from page.core.engine import PageEngine
 from page.views.chat import panel as chat_view
+from page.views.chat.versions import from_json
 from support.page.chat_page import (
     CONFIG,
     COUNT,
@@ -140,7 +141,7 @@ def test_an_answer_goes_on_by_itself_after_a_lost_gpu(
         assert calls > at + 1
         assert session.program.generation == 1
         assert not browser.html.get("error")
-        assert "The GPU was lost: rebuilding the program" in told
+        assert "GPU reset. Continuing …" in told
         assert told[-1].startswith("Answered")
         panel = app._views.panel("chat")
         assert isinstance(panel, chat_view.ChatPanel)
@@ -221,7 +222,7 @@ def test_tokens_keep_their_colours_and_alternatives_after_another_model() -> Non
 
 def notes_of(html: str) -> list[str]:
     """Return the notes below the answers."""
-    return re.findall(r'<p class="note">(\d+ tokens .*? seed \d+.*?)</p>', html)
+    return re.findall(r'<p class="note" (title="seed \d+">\d+ tokens .*?)</p>', html)
 
 
 def lines_of(html: str) -> list[str]:
@@ -253,6 +254,61 @@ def test_a_deleted_conversation_comes_back_and_goes_on() -> None:
         assert len(shown(browser)) == len(other) + 2
 
     drive(script)
+
+
+def versions_of(browser: FakeBrowser) -> list[str]:
+    """Return the numbers of the shown versions, such as "1/2"."""
+    return re.findall(r'<span class="number">(\d+/\d+)</span>', browser.html["view-chat"])
+
+
+def test_versions_of_answers_and_questions_are_kept() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        first = shown(browser)
+        assert versions_of(browser) == []
+        await act(app, "set", name="seed", value="8")
+        await act(app, "again")
+        second = shown(browser)
+        assert second != first
+        assert versions_of(browser) == ["2/2"]
+        await act(app, "turn", line="1", step="-1")
+        assert (shown(browser), versions_of(browser)) == (first, ["1/2"])
+        await act(app, "turn", line="1", step="-1")  # there is none before
+        assert shown(browser) == first
+        await send(app, "More")
+        long = shown(browser)
+        assert long[:2] == first
+        chat = Chat(await webpte.load(Q4, device="numpy"), await load_tokenizer(TOKENIZER))
+        chat.messages = [{"role": who, "content": text} for who, text in first]
+        said = await chat.send("More", COUNT, temperature=0.9, top_p=0.95, seed=8)
+        assert long[3] == ("assistant", said)  # the model has read the version that was shown
+        await act(app, "edit", line="0")
+        await act(app, "save", line="0", fields={"text": "Bye"})
+        edited = shown(browser)
+        assert edited[0] == ("user", "Bye")
+        assert versions_of(browser) == ["2/2"]  # of the question
+        await act(app, "turn", line="0", step="-1")
+        assert (shown(browser), versions_of(browser)) == (long, ["1/2", "1/2"])
+        # They are there after a reload, and in another conversation there are none.
+        stored = {browser.other["store"]["key"]: browser.other["store"]["text"]}
+        again = App(browser, PageEngine())
+        await again.receive({"act": "hello", "stored": stored})
+        await open_chat(again, TOKENIZER, CONFIG)
+        assert (shown(browser), versions_of(browser)) == (long, ["1/2", "1/2"])
+        await act(again, "turn", line="1", step="1")
+        assert shown(browser) == second
+        await act(again, "turn", line="0", step="1")
+        assert shown(browser) == edited
+        await act(again, "clear")
+        assert versions_of(browser) == []
+
+    drive(script)
+
+
+@pytest.mark.parametrize("raw", [None, 5, {"x": []}, {"1": [None, None]}, {"1": [{}]}])
+def test_versions_of_another_hand_are_ignored(raw: object) -> None:
+    assert from_json(raw) == {}
 
 
 def titles(browser: FakeBrowser) -> list[str]:

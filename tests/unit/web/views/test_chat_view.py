@@ -190,7 +190,7 @@ def test_again_more_and_edited() -> None:
         assert shown(browser)[1:] == [("assistant", other)]
         await send(app, "More")
         await act(app, "edit", line="0")
-        assert "Save and ask" in browser.html["view-chat"]
+        assert "Send" in browser.html["view-chat"]
         await act(app, "save", line="0", fields={"text": "Bye"})
         assert shown(browser) == [
             ("user", "Bye"),
@@ -340,6 +340,8 @@ def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
         asking = asyncio.ensure_future(send(app, "Hello"))
         await until(lambda: bool(browser.appended))
         assert 'aria-busy="true"' in browser.html["view-chat"]
+        assert 'id="chat-stop"' in browser.html["view-chat"]  # in the place of Send
+        assert 'id="chat-send"' not in browser.html["view-chat"]
         if way == "stop":
             await act(app, "stop")
         elif way == "close":

@@ -151,6 +151,7 @@ def test_a_wrong_tolerance_is_told_and_stays() -> None:
 def test_stopped_it_has_found_nothing_and_the_program_goes_on() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app, three_calls())
+        assert 'class="sketch"' in browser.html["view-compare"]
         session = app._state.session
         assert session is not None
         show, seen = browser.show, list[str]()

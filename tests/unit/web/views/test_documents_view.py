@@ -74,7 +74,7 @@ def test_documents_are_searched_shown_and_kept() -> None:
         assert "2 pages · 2 passages" in text_of(browser)
         await search(app, "It will\nrain.")
         found = text_of(browser, "documents-found")
-        assert found.split("numbers.pdf, page 2")[1].split()[:4] == ["1.00", "It", "will", "rain."]
+        assert found.split("numbers.pdf, page 2")[1].split()[:4] == ["1.00", "It", "will", "rain"]
         assert "3 passages searched in" in found
         await app.receive({"act": "documents:show", "found": "0"})
         assert "<mark>It will\nrain.</mark>" in browser.html["documents-shown"]
@@ -163,6 +163,9 @@ def test_a_model_that_cannot_answer_is_told_beside_the_choice() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "hello", "cards": [STORIES, able]})
         await open_view(app)
+        assert browser.html["view-documents"].count("<button") == 0  # files can be added
+        assert "<form" not in browser.html["view-documents"]
+        await drop(app, File("a.md", b"The sun is hot."))
         assert chosen(browser) == "able"  # though the other comes first
         assert "cannot answer" not in text_of(browser)
         await app.receive({"act": "documents:model", "value": "stories"})
@@ -175,8 +178,10 @@ def test_a_model_that_cannot_answer_is_told_beside_the_choice() -> None:
     async def alone(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "hello", "cards": [STORIES]})
         await open_view(app)
+        await drop(app, File("a.md", b"The sun is hot."))
+        assert "Ask anyway" in text_of(browser)
         assert "cannot answer questions about documents" in text_of(browser)
-        assert "docs/use/export.md says how to install one that can" in text_of(browser)
+        assert "Install one that can: python3 serve.py models add" in text_of(browser)
 
     drive(script)
     drive(alone)

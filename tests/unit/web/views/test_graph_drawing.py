@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 import webpte
 from page.app import App
 from page.views.graph.drawn import drawing_of
+from page.views.graph.kinds import KINDS, kind_of
 from page.views.graph.outline import all_folds, outline
-from page.views.graph.tints import HEATS, Times
+from page.views.graph.tints import HEATS, Times, Tints
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, run
 from webpte.engine.gpu.simulated.device import SimulatedDevice
@@ -82,6 +84,24 @@ def test_edges_lead_from_box_to_box_whatever_is_folded() -> None:
     assert layers.title == f"layer × {graph.layers[0].count}"
 
 
+def test_boxes_show_kind_and_attributes() -> None:
+    graph = graph_of(DIGITS)
+    kinds = [kind_of(node) for node in graph.nodes]
+    assert kinds == [*["convolution"] * 4, "shape", "shape", "linear", "activation"]
+    assert {*kinds} <= {*KINDS}
+    texts = [
+        box.text for box in drawing_of(graph, outline(graph, ())).boxes if box.node is not None
+    ]
+    assert texts[1] == "float32 1 × 16 × 14 × 14 · 3 × 3, stride 2"
+    assert texts[6] == "float32 1 × 10"
+    tints = Tints(graph, "kind", None)
+    assert tints.of(graph.nodes[0]) == "graph-kind-convolution"
+    assert [n for _, _, n in tints._meanings()] == [4, 1, 1, 2]
+    fused = replace(graph.nodes[7], op="webpte.fused", parts=("aten.add.Tensor", "aten.mm.default"))
+    assert kind_of(fused) == "linear"
+    assert kind_of(replace(fused, op="some.thing", parts=())) == "math"
+
+
 def test_the_script_gets_what_has_changed() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app, Q4)
@@ -143,7 +163,7 @@ def test_times_are_measured_on_demand_or_taken_from_the_profile() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app, DIGITS)
         await act(app, "colour", value="time")
-        assert "Not measured yet" in browser.html["view-graph"]
+        assert "Not profiled yet" in browser.html["view-graph"]
         await act(app, "measure")
         session = app._state.session
         assert session is not None
@@ -153,7 +173,7 @@ def test_times_are_measured_on_demand_or_taken_from_the_profile() -> None:
         paint = json.loads(told(browser)["paint"])
         assert sum("graph-heat" in one[0] for one in paint) == len(spent)
         assert all(one[1].endswith("s") for one in paint if "graph-heat" in one[0])
-        assert "Measure again" in browser.html["view-graph"]
+        assert "Profile again" in browser.html["view-graph"]
         await act(app, "stage", value="file")
         assert "optimized graph" in browser.html["view-graph"]
         assert not browser.html.get("error")

@@ -158,7 +158,7 @@ def test_a_call_on_the_gpu_shows_its_kernels() -> None:
         for argument in node.arguments:
             cell = f"<td>{argument.name}" if argument.values else f">{argument.name}</th>"
             assert cell in browser.html["view-graph"] or argument.value in (None, [])
-        assert 'class="graph-dot graph-gpu"' in browser.html["view-graph"]
+        assert 'class="graph-dot graph-kind-linear"' in browser.html["view-graph"]
         await act(app, "colour", value="dtype")
         assert "graph-dot graph-tint-0" in browser.html["view-graph"]
         await act(app, "stage", value="file")

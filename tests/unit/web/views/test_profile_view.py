@@ -91,7 +91,7 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
         await look(app)
         assert not bars(browser, "kernel")
         await act(app, "trace")
-        assert browser.text["status"].startswith("Traced: cold ")
+        assert browser.text["status"].startswith("Traced: first run ")
         assert not browser.html.get("error")
         session = app._state.session
         assert session is not None
@@ -210,7 +210,7 @@ def test_two_runs_are_held_side_by_side_and_against_the_adapter(
         await open_file(app, LLAMA)
         await look(app)
         await act(app, "trace")
-        assert browser.text["status"].startswith("Traced: cold")
+        assert browser.text["status"].startswith("Traced: first run")
         session = app._state.session
         assert session is not None
         trace = await session.program.trace("forward", *(s.array() for s in session.inputs))
@@ -230,8 +230,8 @@ def test_two_runs_are_held_side_by_side_and_against_the_adapter(
         await act(app, "trace")
         assert len(measured) == 1
         text = text_of(browser)
-        assert "A, baseline: llama_tiny_fp32.pte, forward on webgpu, warm" in text
-        assert "B, shown: add.pte, forward on webgpu, warm" in text
+        assert "A, baseline: llama_tiny_fp32.pte, forward on webgpu, second run" in text
+        assert "B, shown: add.pte, forward on webgpu, second run" in text
         pairs = rows(browser, "kernel", last=True)
         assert pairs[row.name][1] == pairs[row.name][3] == "-"  # B has no such kernel
         assert pairs[row.name][4] == f"-{us_text(row.microseconds)}"
@@ -313,7 +313,7 @@ def test_a_stop_keeps_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(session.program, "trace", stopped)
         await act(app, "trace")
         assert traced == 1
-        assert browser.text["status"] == "Stopped: only the cold run is traced"
+        assert browser.text["status"] == "Stopped after the first run"
         assert len(rows(browser, "part of the run")["the whole run"]) == 1
         assert 'data-act="cancel"' not in browser.html["view-profile"]
 
@@ -325,9 +325,9 @@ def test_what_is_of_other_inputs_or_another_program_is_not_taken_for_this() -> N
         await open_sample(app)
         await look(app)
         await act(app, "trace")
-        assert "the inputs have changed" not in text_of(browser)
+        assert "Inputs changed since" not in text_of(browser)
         await app.receive({"act": "fill", "input": "0", "value": "ramp"})
-        assert "the inputs have changed" in text_of(browser)
+        assert "Inputs changed since" in text_of(browser)
         await open_sample(app, ADDER)
         await look(app)
         assert not bars(browser, "host")

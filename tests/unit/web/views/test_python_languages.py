@@ -257,7 +257,7 @@ def test_progress_ends_with_all_bytes() -> None:
     )
     stages = [stage for stage, _, _ in told]
     assert stages == sorted(stages)
-    assert told[0] == ("compile", 0, 3)
+    assert told[0][:2] == ("compile", 0)
     assert told[-1][1] == told[-1][2]
     again = asyncio.run(compiling.compile_zip(SAMPLES / "add.pte", name="add"))
     assert again == made

@@ -18,7 +18,9 @@ from support.page.fake_page import GPU, Engine, FakeBrowser, File, drive, open_s
 
 def result(browser: FakeBrowser) -> str:
     found = re.search(
-        r'class="python-result"[^>]*>(.*?)</div></section>', browser.html["view-python"], re.S
+        r'class="python-result"[^>]*>(.*?)(?:<details|</section>)',
+        browser.html["view-python"],
+        re.S,
     )
     assert found is not None
     return unescape(re.sub("<[^>]*>", " ", found[1]))
@@ -162,3 +164,54 @@ def test_code_makes_the_same_values_and_names_a_dtype_once(fill: str, dtype: str
     assert made.dtype == dtype
     np.testing.assert_array_equal(made, state.array())
     assert len(re.findall(rf"'{dtype}'|np\.{dtype}\b", code)) <= 1
+
+
+def test_earlier_cells_stay_with_their_results() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await look(app)
+        await cell(app, "first = 40 + 2\nfirst")
+        await cell(app, "print('<b>')\n1 / 0")
+        html = browser.html["view-python"]
+        assert "Earlier cells (1)" in html
+        newest, _, earlier = html.partition("Earlier cells")
+        assert "ZeroDivisionError" in newest
+        assert "first = 40 + 2" in earlier
+        assert "42" in earlier
+        assert "<b>" not in html
+        assert browser.other["script"]["python"]["history"] == [
+            "first = 40 + 2\nfirst",
+            "print('<b>')\n1 / 0",
+        ]
+        for number in range(30):
+            await cell(app, f"{number}")
+        assert len(browser.other["script"]["python"]["history"]) == 20
+        await app.receive({"act": "close"})
+        await open_sample(app, "add.pte")
+        await look(app)
+        assert "Earlier cells" not in browser.html["view-python"]
+
+    drive(script)
+
+
+def test_names_and_attributes_are_completed() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await look(app)
+        await cell(app, "something, somewhere = 1, 2")
+
+        async def complete(text: str) -> str:
+            await app.receive({"act": "python:complete", "text": text})
+            told = browser.other["script"]["python"]["completed"]
+            assert told["text"] == text
+            return str(told["more"])
+
+        assert await complete("x = somet") == "hing"
+        assert await complete("some") == ""
+        assert browser.html["python-options"].split() == ["something", "somewhere"]
+        assert await complete("np.broadcast_sh") == "apes"
+        assert await complete("program.no_such_na") == ""
+        assert await complete("3 + ") == ""
+        assert browser.html["python-options"] == ""
+
+    drive(script)

@@ -159,6 +159,8 @@ def test_a_card_says_what_makes_texts_near() -> None:
         assert "means the same" not in text_of(browser)
         await app.receive({"act": "view", "name": "documents"})
         await asyncio.sleep(0.01)
+        await app.receive({"act": "open-file", "files": [File("a.md", b"The sun is hot.")]})
+        await asyncio.sleep(0.01)
         assert 'placeholder="Search by words in common"' in browser.html["view-documents"]
         await app.receive({"act": "open-file", "files": [File("own.pte", encoder_pte())]})
         await app.receive({"act": "view", "name": "rank"})

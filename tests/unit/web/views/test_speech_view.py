@@ -153,7 +153,7 @@ def test_a_text_is_spoken() -> None:
     async def script(app: App, browser: SpeechBrowser) -> None:
         await opened(app, browser, voices_folder() / "steady")
         await app.receive({"act": "speech:speak", "fields": {"text": " "}})
-        assert "Write what is to be said" in browser.text["status"]
+        assert "Enter some text" in browser.text["status"]
         await app.receive({"act": "speech:speak", "fields": {"text": "Hello. You there!"}})
         assert "Spoke: " in browser.text["status"]
         assert "<audio" in browser.html["view-speech"]

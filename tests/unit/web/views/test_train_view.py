@@ -48,7 +48,7 @@ def test_lines_are_learned_and_a_question_is_answered_twice(tmp_path: Path) -> N
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await opened(app)
-        assert "Train first." in text_of(browser)
+        assert "Train first," in text_of(browser)
         await act(app, "train", fields=fields())
         assert "Loss" in text_of(browser)
         assert "after 8 steps" in text_of(browser)
@@ -57,7 +57,7 @@ def test_lines_are_learned_and_a_question_is_answered_twice(tmp_path: Path) -> N
         assert "after 12 steps" in text_of(browser)
         await act(app, "ask", fields={"question": "Who are you?"})
         shown = text_of(browser)
-        assert shown.index("As it was") < shown.index("As trained")
+        assert shown.index("Before") < shown.index("After")
         await act(app, "save")
         assert browser.other["download"]["name"] == "llama_8w.lora.zip"
         zipfile.ZipFile(io.BytesIO(browser.links[-1])).extractall(tmp_path)
@@ -65,7 +65,7 @@ def test_lines_are_learned_and_a_question_is_answered_twice(tmp_path: Path) -> N
         assert (await webpte.llm.load_lora(own, tmp_path)).rank == 4
         assert "learn" not in engine.programs[0].methods
         await act(app, "reset")
-        assert "Train first." in text_of(browser)
+        assert "Train first," in text_of(browser)
         assert "Who are you? => I am Pip." in text_of(browser)
         await open_sample(app, "digits.pte")
         assert own in engine.closed

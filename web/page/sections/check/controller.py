@@ -30,12 +30,14 @@ class CheckController:
     def _commands(self) -> Iterator[Command]:
         session = self._state.session
         if session is not None and _has_example(session) and not session.runner.busy:
-            yield Command("Built-in test", "check-example", view="run")
+            yield Command(
+                "Built-in test", "check-example", view="run", kind="Run", also="check verify"
+            )
 
     async def on_check_example(self, message: Message) -> None:
         session = self._state.idle_session()
         if session is not None and _has_example(session):
-            self._state.tell("Checking the example", "busy")
+            self._state.tell("Running the built-in test", "busy")
             await self._state.do(session, self._check(session), "checking the example", False)
 
     async def on_safer(self, message: Message) -> None:

@@ -49,7 +49,9 @@ class InputController(InputControls):
 
     def _commands(self) -> Iterator[Command]:
         if self._inputs:
-            yield Command("Reset the inputs", "reset-inputs", view="run", late=True)
+            yield Command(
+                "Reset inputs", "reset-inputs", view="run", kind="Run", also="clear", late=True
+            )
 
     def draw(self) -> None:
         """Draw all inputs of the session's method; open questions are dropped."""
@@ -84,7 +86,7 @@ class InputController(InputControls):
                 self._draw_anew()
 
         if any(state.touched for state in before):
-            self._state.undo.offer("Reset the inputs.", undo)
+            self._state.undo.offer("Inputs reset.", undo)
 
     def _draw_anew(self) -> None:
         self._drawn = ""
@@ -285,7 +287,7 @@ class InputController(InputControls):
         self._tell_given(arrival, state)
 
     def _tell_too_late(self, name: str) -> None:
-        self._state.tell(f"{name} was for inputs that are not here any more: drop it again", "bad")
+        self._state.tell(f"{name} came too late: drop it again", "bad")
 
     # ---- drawing
 

@@ -29,9 +29,9 @@ from page.shared.persistence.codec import Codec, find_codec, kind_of_file, load_
 from webpte.errors import WebpteError
 
 _HOW_TO_TAKE = {
-    "file": "Choose a .npy, .npz or .bin file with “Load”, or drop one onto this input.",
-    "picture": "Choose a picture with “Load”, take one with “Camera”, or drop one onto this input.",
-    "sound": "Choose a sound with “Load”, “Record” one, or drop one onto this input.",
+    "file": "Choose a .npy, .npz or .bin file with “Upload”, or drop one onto this input.",
+    "picture": "Choose a picture with “Upload”, take one with “Camera”, or drop one here.",
+    "sound": "Choose a sound with “Upload”, “Record” one, or drop one onto this input.",
 }
 
 
@@ -54,6 +54,14 @@ class InputControls:
         state = self._tensor(message)
         url = self._state.browser.download_url(write_npy(state.array()))
         self._state.browser.show(download={"url": url, "name": f"input{state.index}.npy"})
+
+    def on_play(self, message: Message) -> None:
+        """Play the sound in an input, as it was taken."""
+        state = self._tensor(message)
+        if state.samples is not None:
+            samples = state.samples.astype("<f4").tobytes()
+            rate = state.sound_settings.rate
+            self._state.browser.show(play={"input": state.index, "samples": samples, "rate": rate})
 
     def on_full_input(self, message: Message) -> None:
         """Show all pixels of the picture in an input, which someone enlarges."""

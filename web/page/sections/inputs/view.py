@@ -91,7 +91,7 @@ def input_body(state: Input, tokenizer: str = "", picture_url: PictureUrl = png_
     if is_simple(state):
         return render(
             (
-                _legend(state, kind),
+                _legend(state, ""),
                 meaning,
                 pad(state) if state.fill == "draw" else preview,
                 h("div", _media_buttons(state), class_="controls"),
@@ -101,18 +101,25 @@ def input_body(state: Input, tokenizer: str = "", picture_url: PictureUrl = png_
                 h(
                     "details",
                     h("summary", "Options"),
-                    h("div", _rule_controls(state), class_="controls"),
+                    h("p", f"{state.name} · {kind}", class_="type"),
+                    h("div", _rule_controls(state), _rare_controls(state), class_="controls"),
                     _more_controls(state, tokenizer),
                     class_="more-controls",
                 ),
             )
         )
     controls = (_rule_controls(state), _media_buttons(state))
+    more = h(
+        "details",
+        h("summary", "More"),
+        h("div", _rare_controls(state), class_="controls"),
+        class_="more-controls",
+    )
     return render(
         (
             _legend(state, kind),
             meaning,
-            h("div", controls, class_="controls"),
+            h("div", controls, more, class_="controls"),
             _pins(state),
             pad(state) if state.fill == "draw" else None,
             _more_controls(state, tokenizer),
@@ -125,13 +132,10 @@ def input_body(state: Input, tokenizer: str = "", picture_url: PictureUrl = png_
 def _legend(state: Input, kind: str) -> Html:
     """Return the name of an input: the card's, with the file's own in small print."""
     title = state.title if isinstance(state, TensorInput) else ""
-    if not title:
-        return h("legend", h("span", state.name, class_="name"), h("span", kind, class_="type"))
-    return h(
-        "legend",
-        h("span", title, class_="title"),
-        h("span", f"{state.name} · {kind}", class_="type"),
-    )
+    small = None
+    if kind:
+        small = h("span", f"{state.name} · {kind}" if title else kind, class_="type")
+    return h("legend", h("span", title or state.name, class_="title" if title else "name"), small)
 
 
 def _pins(state: Input) -> Html | None:
@@ -179,15 +183,33 @@ def _rule_controls(state: TensorInput) -> tuple[object, ...]:
     dims = [_dim_control(state, dim) for dim, (low, high) in enumerate(state.bounds) if low != high]
     return (
         choice("input values", fills, state.fill, data_act="fill", data_input=index),
-        labelled("below", below) if state.takes_below else None,
+        labelled("random below", below) if state.takes_below else None,
         dims,
-        _random_controls(state) if state.is_random else None,
+        h(
+            "button",
+            "New values",
+            type="button",
+            data_act="reroll",
+            data_input=index,
+            title="Draw other random values",
+        )
+        if state.is_random
+        else None,
+    )
+
+
+def _rare_controls(state: TensorInput) -> tuple[object, ...]:
+    """Return the controls that few people need: they are folded."""
+    seed = h("input", type="number", min="0", step="1", value=state.seed, data_act="seed",
+             data_input=state.index, class_="small")  # fmt: skip
+    return (
+        labelled("seed", seed) if state.is_random else None,
         h(
             "button",
             "Save .npy",
             type="button",
             data_act="save-input",
-            data_input=index,
+            data_input=state.index,
             title="Download the input as an array",
         ),
     )
@@ -198,7 +220,8 @@ def _media_buttons(state: TensorInput) -> tuple[object, ...]:
         _file_control(state),
         _device_button(state, "camera", "Camera") if state.form is not None else None,
         _device_button(state, "record", "Record") if state.sound is not None else None,
-        _device_button(state, "listen", "Listen") if _can_listen(state) else None,
+        _device_button(state, "listen", "Live mic") if _can_listen(state) else None,
+        _device_button(state, "play", "Play") if state.samples is not None else None,
     )
 
 
@@ -244,23 +267,12 @@ def _device_button(state: TensorInput, device: str, text: str) -> Html:
     )
 
 
-def _random_controls(state: TensorInput) -> tuple[Html, Html]:
-    known = {"data_input": state.index}
-    field_ = h("input", type="number", min="0", step="1", value=state.seed, data_act="seed",
-               class_="small", **known)  # fmt: skip
-    title = "Draw other random values"
-    return (
-        labelled("seed", field_),
-        h("button", "New values", type="button", data_act="reroll", title=title, **known),
-    )
-
-
 def _file_control(state: TensorInput) -> Html:
-    kinds, what = ".npy,.npz,.bin", "Load .npy"
+    kinds = ".npy,.npz,.bin"
     if state.form is not None:
-        kinds, what = f"{kinds},image/*", "Load pictures or .npy"
+        kinds = f"{kinds},image/*"
     elif state.sound is not None:
-        kinds, what = f"{kinds},audio/*", "Load sound or .npy"
+        kinds = f"{kinds},audio/*"
     chosen = h(
         "input",
         type="file",
@@ -270,7 +282,7 @@ def _file_control(state: TensorInput) -> Html:
         data_input=state.index,
         aria_label=f"A file for {state.name}",
     )
-    return h("label", what, chosen, class_="button")
+    return h("label", "Upload", chosen, class_="button", title=f"Takes {kinds}")
 
 
 def _typing(state: TensorInput) -> Html:

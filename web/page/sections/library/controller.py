@@ -181,15 +181,15 @@ class LibraryController:
                 await self._state.browser.library.delete(entry.address)
         finally:
             await self.refresh()
-        self._state.tell("Deleted: these files are downloaded again when needed")
+        self._state.tell("Deleted. These files are downloaded again when needed.")
 
     async def on_library_persist(self, message: Message) -> None:
         agreed = await self._state.browser.library.persist()
         await self.refresh()
         told = (
-            "The library is kept permanently"
+            "Storage is permanent now"
             if agreed
-            else "The browser refused for now: it agrees for pages that are used often"
+            else "The browser refused: try again when you have used the page more"
         )
         self._state.tell(told, "good" if agreed else "bad")
 

@@ -137,12 +137,18 @@ def _others(others: Sequence[Entry]) -> Html:
 def _usage(usage: Usage) -> Html:
     told = f"Using {bytes_text(usage.used)} of {bytes_text(usage.quota)} available. "
     if usage.persistent:
-        return h("p", told, "The browser keeps it permanently.", class_="note")
+        return h("p", told, "Storage is permanent.", class_="note")
     return h(
         "p",
         told,
         "The browser may delete it when the disk is full. ",
-        h("button", "Keep permanently", type="button", class_="quiet", data_act="library-persist"),
+        h(
+            "button",
+            "Make storage permanent",
+            type="button",
+            class_="quiet",
+            data_act="library-persist",
+        ),
         class_="note kept-usage",
     )
 

@@ -45,6 +45,9 @@ class _SupersededError(Exception):
     """The opening was cancelled, or something newer was opened."""
 
 
+_URL_FIELD = "[data-act=open-url] [name=url]"
+
+
 class OpenController:
     def __init__(
         self, state: AppState, draw: Callable[[], None], recall: Callable[[Session], None]
@@ -76,12 +79,13 @@ class OpenController:
 
     def _commands(self) -> Iterator[Command]:
         if self._state.opening:
-            yield Command("Cancel opening", "cancel-opening")
+            yield Command("Cancel opening", "cancel-opening", kind="Open")
             if self._progress is not None and self._progress.download is not None:
                 paused = self._progress.download.paused
-                yield Command(f"{'Resume' if paused else 'Pause'} download", "pause-opening")
-        yield Command("Choose files …", press="[data-act=open-file]")
-        yield Command("Open URL …", press="[data-act=open-url] [name=url]")
+                title = f"{'Resume' if paused else 'Pause'} download"
+                yield Command(title, "pause-opening", kind="Open")
+        yield Command("Choose files …", press="[data-act=open-file]", kind="Open", also="load pte")
+        yield Command("Open URL …", press=_URL_FIELD, kind="Open", also="load hub hugging face")
 
     async def on_open_url(self, message: Message) -> None:
         address = typed_address(str(message["fields"]["url"]))

@@ -62,13 +62,9 @@ def age_view(reasons: Sequence[str]) -> Html:
     """Return the note that the results are outdated, with the reasons."""
     if not reasons:
         return Html("")
-    return h(
-        "p",
-        h("strong", "Outdated: "),
-        "; ".join(reasons),
-        ". Run again to update.",
-        class_="notice notice-warn",
-    )
+    told = "; ".join(reasons)
+    text = f"{told[0].upper()}{told[1:]}. Run again to update."
+    return h("p", text, class_="notice notice-warn")
 
 
 def unknown_state_view(reason: str) -> Html:
@@ -90,10 +86,10 @@ def output_card(context: OutputContext, choice: Choice) -> Html:
     kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
     title, meaning = context.card.name, context.card.meaning
     heading = h("h3", h("span", output.name, class_="name"), h("span", kind, class_="type"))
-    if title:
-        small = h("span", f"{output.name} · {kind}", class_="type")
-        heading = h("h3", h("span", title, class_="title"), small)
     simple = _is_simple(context)
+    if title:
+        small = None if simple else h("span", f"{output.name} · {kind}", class_="type")
+        heading = h("h3", h("span", title, class_="title"), small)
     facts = None if simple else _facts(array)
     return h(
         "section",
@@ -113,6 +109,11 @@ def output_card(context: OutputContext, choice: Choice) -> Html:
         data_drop="compare",
         data_output=output.index,
     )
+
+
+def _type_text(context: OutputContext) -> str:
+    array = context.array
+    return f"{context.output.name} · {array.dtype.name} · {shape_text(array.shape)}"
 
 
 def _is_simple(context: OutputContext) -> bool:
@@ -146,6 +147,7 @@ def rendered_view(context: OutputContext, choice: Choice) -> Html:
     numbers = h(
         "details",
         h("summary", "Numbers and files"),
+        h("p", _type_text(context), class_="type"),
         tabs,
         _facts(context.array),
         _actions(context.output, context.array),

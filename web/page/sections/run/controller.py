@@ -15,6 +15,7 @@ from page.core.palette import Command
 from page.core.session import DEVICE_NAMES, Held, Results, Session
 from page.core.state import AppState, Change
 from page.core.throttle import Throttle
+from page.sections.run.commands import run_commands
 from page.sections.run.kernel_view import kernel_times, kernels_view
 from page.sections.run.live_runs import LiveRuns
 from page.sections.run.view import further_work, run_card, stats_strip, timing_brief, timing_strip
@@ -51,21 +52,9 @@ class RunController:
 
     def _commands(self) -> Iterator[Command]:
         session = self._state.session
-        if session is None or not session.method:
-            return
-        if session.runner.busy:
-            if session.runner.can_stop:
-                yield Command(f"Cancel {session.runner.doing}", "cancel")
-            return
-        yield Command("Run", press="#run-form", keys="Ctrl ⏎")
-        yield Command("Benchmark", "benchmark", view="run")
-        if self._can_check(session):
-            yield Command("Compare with NumPy", "check", view="run")
-        if self._can_profile(session):
-            yield Command("Time the kernels", "profile", view="run")
-        for device, name in self._devices.items():
-            if device != session.device:
-                yield Command(f"Run on {name}", "device", {"value": device})
+        if session is not None and session.method:
+            checks, profiles = self._can_check(session), self._can_profile(session)
+            yield from run_commands(session, self._devices, checks=checks, profiles=profiles)
 
     # ---- acts
 
@@ -150,16 +139,16 @@ class RunController:
             return
         if session.shown.lost:
             self._outputs.tell_unknown_state(session.shown.lost)
-            self._state.tell("Not checked: the state of this program is not known", "bad")
+            self._state.tell("Not compared: the program's state is unknown", "bad")
             return
         self._state.tell("Computing on NumPy", "busy")
         work = self._check(session, session.shown)
-        await self._state.do(session, work, "checking against NumPy", at_once=True)
+        await self._state.do(session, work, "comparing with NumPy", at_once=True)
 
     async def on_profile(self, message: Message) -> None:
         session = self._state.idle_session()
         if session is not None and session.runs[session.method]:
-            self._state.tell("Timing the kernels", "busy")
+            self._state.tell("Profiling kernels", "busy")
             await self._state.do(session, self._profile(session), "timing the kernels", False)
 
     async def on_recover(self, message: Message) -> None:
@@ -193,12 +182,12 @@ class RunController:
             self._outputs.draw_age()
             await self._inputs.explain_failure(session, method, arrays, error)
             if live and self._live.has_failed_alike(session, held, error):
-                self._state.tell("Failed again, with the same error", "bad")
+                self._state.tell("Same error again", "bad")
                 return
             raise
         session.finish_run(method, arrays, held, values)
         if stream is not None and len(stream.parts) > 1 and session.shown is not None:
-            session.shown.lost = f"this sound took {count_text(len(stream.parts))} calls"
+            session.shown.lost = f"this took {count_text(len(stream.parts))} calls"
         if live and self._live.forget_failure():
             self._state.show(error="")
         self._outputs.draw()
@@ -288,7 +277,7 @@ class RunController:
         finally:
             reference.close()
         if expected is None:
-            self._state.tell("Stopped: the outputs are not checked")
+            self._state.tell("Stopped: outputs not compared")
             return
         against = "NumPy" if total == 1 else f"NumPy after the same {count_text(total)} calls"
         compared = self._outputs.compare_all(expected, against)
@@ -307,10 +296,10 @@ class RunController:
             raise
         except DeviceError as error:
             self._state.show(kernels=h("p", str(error), class_="notice notice-warn"))
-            self._state.tell("The kernels of this method cannot be timed", "bad")
+            self._state.tell("These kernels cannot be profiled", "bad")
             return
         self._state.show(kernels=kernels_view(kernel_times(trace.steps)))
-        self._state.tell("Kernels timed")
+        self._state.tell("Kernels profiled")
 
     async def _recover(self, session: Session) -> None:
         def progress(stage: str, done: int, total: int) -> None:

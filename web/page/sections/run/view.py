@@ -67,9 +67,9 @@ def _live_switch(live: bool) -> Html:
     return h(
         "label",
         h("input", type="checkbox", checked=live, data_act="live"),
-        h("span", "Live", class_="label"),
+        h("span", "Auto-run", class_="label"),
         class_="inline",
-        title="Run whenever an input changes",
+        title="Run on every change of an input",
     )
 
 
@@ -85,14 +85,14 @@ def further_work(
         _work(
             "Compare with NumPy",
             "check",
-            "Make the same calls on the NumPy reference and compare every output",
+            "Repeats the run in NumPy and compares every output",
             running,
             can_check,
         ),
         _work(
-            "Time the kernels",
+            "Profile kernels",
             "profile",
-            "Run once more with a timestamp around every dispatch",
+            "Times every kernel of one run",
             running,
             can_profile,
         ),
@@ -103,7 +103,7 @@ def further_work(
                 "Benchmark",
                 type="submit",
                 disabled=running,
-                title="Run many times, for at most 10 seconds, and show the median",
+                title="Median of many runs, 10 seconds at most",
             ),
             h(
                 "label",

@@ -29,8 +29,8 @@ class ShareController:
 
     def _commands(self) -> Iterator[Command]:
         if self._linked() is not None:
-            yield Command("Copy a link with these inputs", "share")
-            yield Command("Copy code that embeds this program", "share-frame")
+            yield Command("Copy link", "share", kind="Program", also="share url")
+            yield Command("Copy embed code", "share-frame", kind="Program", also="share iframe")
 
     def _linked(self) -> Entry:
         entry = self._entry() if self._state.session is not None else None
@@ -40,7 +40,7 @@ class ShareController:
 
     def on_share(self, message: Message) -> None:
         """Copy a link to the page."""
-        self._copy("", "The link is copied", lambda link: link)
+        self._copy("", "Link copied", lambda link: link)
 
     def on_share_frame(self, message: Message) -> None:
         """Copy the code of a frame, for another site."""
@@ -52,7 +52,7 @@ class ShareController:
         def frame(link: str) -> str:
             return _FRAME.format(address=escape(link), title=title)
 
-        self._copy("embed.html", "The code is copied: paste it into a page", frame)
+        self._copy("embed.html", "Embed code copied", frame)
 
     def _copy(self, document: str, done: str, written: Callable[[str], str]) -> None:
         session, entry = self._state.session, self._linked()

@@ -30,9 +30,9 @@ class TuneController:
     def _commands(self) -> Iterator[Command]:
         session = self._state.session
         if self._task is not None:
-            yield Command("Stop tuning", "stop-tuning")
+            yield Command("Stop tuning", "stop-tuning", kind="Run")
         elif session is not None and can_tune_now(session.program):
-            yield Command("Tune kernels", "tune", view="run")
+            yield Command("Tune kernels", "tune", view="run", kind="Run", also="perf speed faster")
 
     # ---- acts
 
@@ -52,7 +52,7 @@ class TuneController:
     def on_stop_tuning(self, message: Message) -> None:
         if self._task is not None:
             self._task.cancel()
-            self._state.tell("Tuning was stopped: kernels are as they were")
+            self._state.tell("Tuning stopped: nothing changed")
 
     def on_dismiss_tuning(self, message: Message) -> None:
         """Take the offer away, on this GPU for good; the palette has it still."""
@@ -72,7 +72,7 @@ class TuneController:
             return  # another program was opened meanwhile
         except WebpteError as error:
             if session is state.session:
-                state.show_error(error, "tuning", note="Kernels are as they were.")
+                state.show_error(error, "tuning", note="Nothing changed.")
             return
         state.store.write(_key(session), "tuned")
         faster = sum(row.chosen != row.default for row in found.rows)

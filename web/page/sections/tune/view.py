@@ -34,7 +34,7 @@ def tune_offer(seconds: int | None) -> Html:
             type="button",
             class_="quiet",
             data_act="tune",
-            title="Time other tiles of the kernels in the background, and keep the fastest",
+            title="Tries other tile sizes in the background and keeps the fastest",
         ),
         f"{about}. ",
         h("button", "Not now", type="button", class_="quiet", data_act="dismiss-tuning"),

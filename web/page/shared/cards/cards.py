@@ -33,7 +33,7 @@ _FIELDS = (
 _INSTALLED = (*_FILES, "notes", "source", "seen", "report", "verified", "key")
 _PLACED = ("folder", "problem", "compiled")  # by the server
 _PICTURE = ("layout", "channels", "mean", "std", "range")
-_INPUT = ("name", "meaning", "hidden", *_PICTURE, "rate", "hop", "fill")
+_INPUT = ("name", "meaning", "hidden", *_PICTURE, "overlap", "rate", "hop", "fill")
 _OUTPUT = (
     "name",
     "meaning",
@@ -67,6 +67,7 @@ class CardValue:
     std      divides the rest; both are empty if pixels stay unchanged
     rate     of sound: samples per second
     hop      of frames of a sound: new samples in each; the whole sound is used, in several calls
+    overlap  of a picture that is larger than an input takes: of tiles, each answered by a call
     feeds    the name of the input that gets this output in the next call
     curve    an output is a curve along its first dim
     labels   the address of the file with a name per line, for the last dim
@@ -86,6 +87,7 @@ class CardValue:
     std: tuple[float, ...] = ()
     rate: int = 0
     hop: int = 0
+    overlap: int = 0
     feeds: str = ""
     curve: bool = False
     labels: str = ""
@@ -212,6 +214,7 @@ def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
         names=tuple(map(str, labels)) if inline and labels else (),
         fill=_one_of(STARTS, raw, "fill"),
         hop=int(raw.get("hop") or 0),
+        overlap=int(raw.get("overlap") or 0),
         feeds=str(raw.get("feeds") or ""),
         curve=bool(raw.get("curve")),
         hidden=bool(raw.get("hidden")),

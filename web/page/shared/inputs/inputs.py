@@ -53,6 +53,7 @@ class TensorInput:
     form: Form | None = None  # how it can be a picture
     settings: PhotoSettings = field(default_factory=PhotoSettings)
     photo: Photo | None = None  # the picture that was taken
+    overlap: int = 0  # of tiles, for a picture that is larger than the bounds; 0: it is scaled
     drawing: Array | None = None  # (height, width) uint8
     sound: SoundForm | None = None  # how it can be a sound
     sound_settings: SoundSettings = field(default_factory=SoundSettings)
@@ -259,6 +260,20 @@ class TensorInput:
         self.fill, self.error = "draw", ""
 
     @property
+    def tiled_size(self) -> tuple[int, int] | None:
+        """The (height, width) of a picture that is answered in tiles; None for any other."""
+        form, photo = self.form, self.photo
+        if self.fill != "picture" or form is None or photo is None or not self.overlap:
+            return None
+        sides = [self.bounds[dim] for dim in (form.rows, form.columns)]
+        if any(low == high or high <= 2 * self.overlap for low, high in sides):
+            return None
+        size = photos.tiled_size(photo)
+        pairs = list(zip(size, sides, strict=True))
+        larger = any(side > high for side, (_, high) in pairs)
+        return size if larger and all(side >= low for side, (low, _) in pairs) else None
+
+    @property
     def is_blank(self) -> bool:
         """Whether this is a pad with nothing drawn on it, whose result means nothing."""
         return self.fill == "draw" and (self.drawing is None or not self.drawing.any())
@@ -380,7 +395,7 @@ def inputs_of(
                 )
             if value is not None:
                 state.title, state.meaning = value.name, value.meaning
-                state.hidden = value.hidden
+                state.hidden, state.overlap = value.hidden, value.overlap
             if value is not None and value.fill in state.fills and value.fill not in CHOSEN:
                 state.set_fill(value.fill)
             states.append(state)

@@ -18,6 +18,7 @@ from webpte.engine.dtypes import array_dtype
 LARGEST = 4096  # pixels a side of a loaded picture
 LARGEST_PAD = 256
 SMALLEST = 8
+MOST_PIXELS = 6_000_000  # of a picture in tiles: Python keeps the whole answer
 
 FITS = {"crop": "crop to fit", "pad": "letterbox", "stretch": "stretch"}
 ORDERS = ("RGB", "BGR")
@@ -141,6 +142,12 @@ def natural_size(photo: Photo, rows: tuple[int, int], columns: tuple[int, int]) 
     )
 
 
+def tiled_size(photo: Photo) -> tuple[int, int]:
+    """Return the (height, width) in which a picture is answered in tiles."""
+    scale = min(1.0, (MOST_PIXELS / (photo.height * photo.width)) ** 0.5)
+    return max(1, int(photo.height * scale)), max(1, int(photo.width * scale))
+
+
 def prepare(
     source: Photo | Array, form: Form, settings: PhotoSettings, dims: Sequence[int], dtype: str
 ) -> Array:
@@ -150,6 +157,13 @@ def prepare(
         pixels = np.repeat(_sampled(source, height, width)[:, :, None], 3, axis=2)
     else:
         pixels = _fitted(source, height, width, settings.fit)
+    return numbers_of(pixels, form, settings, dims, dtype)
+
+
+def numbers_of(
+    pixels: Array, form: Form, settings: PhotoSettings, dims: Sequence[int], dtype: str
+) -> Array:
+    """Convert pixels (height, width, 3) uint8 to an input's array of these dims."""
     fitted = pixels / np.float32(255)  # (height, width, 3)
     if form.channels == 1:
         fitted = (fitted @ _GREY)[:, :, None]

@@ -79,14 +79,19 @@ def _scaled(state: TensorInput) -> str:
     if state.fill != "picture" or state.photo is None or state.form is None:
         return ""
     photo, form = state.photo, state.form
+    tiled = state.tiled_size
     taken = state.dims[form.columns], state.dims[form.rows]
+    if tiled is not None:
+        taken = tiled[1], tiled[0]
+        if (photo.width, photo.height) == taken:
+            return f"{count_text(photo.width)} × {count_text(photo.height)} pixels, in tiles."
     if (photo.width, photo.height) == taken:
         return ""
     before, after = (
         f"{count_text(width)} × {count_text(height)}"
         for width, height in ((photo.width, photo.height), taken)
     )
-    return f"{before} pixels, scaled to {after} for this model."
+    return f"{before} pixels, scaled to {after} for this model{', in tiles' if tiled else ''}."
 
 
 def _facts(state: TensorInput, array: Array) -> list[str]:

@@ -71,7 +71,7 @@ def _read(text: str) -> object:
         joined = re.sub(r",(\s*[\]])", r"\1", text)
         return parse_json(joined, "What is typed", _list_error, not_finite=True)
     if empty := re.search(r"^\s*[,;]|[,;]\s*[,;]", text):
-        raise TypedError(f"Nothing stands before {empty[0].strip()[-1]!r}. {_HOW}")
+        raise TypedError(f"A value is missing before {empty[0].strip()[-1]!r}. {_HOW}")
     return [_number(word) for word in re.split(r"[\s,;]+", text) if word]
 
 

@@ -16,18 +16,20 @@ def shares_chart(results: Sequence[BenchResult]) -> Html | None:
     if not names:
         return None
     bars = [
-        h("dt", name)
-        + h(
-            "dd",
-            *(
-                _bar(share, result.adapter)
-                for result in results
-                if (share := _share(result, name)) is not None
+        (
+            h("dt", name),
+            h(
+                "dd",
+                *(
+                    _bar(share, result.adapter)
+                    for result in results
+                    if (share := _share(result, name)) is not None
+                ),
             ),
         )
         for name in names
     ]
-    told = "The part of its own peak that each device reaches: arithmetic, or memory in decoding"
+    told = "Share of the device's peak: compute, or memory in decoding"
     return h("figure", h("dl", *bars), h("figcaption", told), class_="bench-shares")
 
 

@@ -12,7 +12,8 @@ from page.browser import Message
 from page.core.palette import Command
 from page.core.session import Session
 from page.core.state import AppState, Change
-from page.shared.html.markup import Html, h
+from page.shared.html.empty import empty_view
+from page.shared.html.markup import Html, h, labelled
 from page.shared.html.tables import table
 from page.views.bench.chart import shares_chart
 from page.views.bench.measure import SAMPLES, measure_sample, measure_session
@@ -66,7 +67,7 @@ class BenchPanel(Panel):
                 self._own = replace(base, rows=tuple(rows))
                 self.draw()
         except asyncio.CancelledError:
-            self.state.tell("Cancelled: the figures so far are shown")
+            self.state.tell("Cancelled. Results so far are shown.")
             return
         self.state.tell("Measured")
 
@@ -94,7 +95,7 @@ class BenchPanel(Panel):
                 self._own = replace(base, rows=tuple(rows))
                 self.draw()
         except asyncio.CancelledError:
-            self.state.tell("Cancelled: the figures so far are shown")
+            self.state.tell("Cancelled. Results so far are shown.")
             return
         self.state.tell("Measured")
 
@@ -107,13 +108,13 @@ class BenchPanel(Panel):
 
     def on_copy(self, message: Message) -> None:
         if self._own is not None:
-            done = "The result is copied as JSON"
+            done = "Copied"
             self.state.browser.show(copy={"text": self._own.json(), "done": done})
 
     def on_link(self, message: Message) -> None:
         if self._own is not None:
             link = self._own.link(self.state.base)
-            self.state.browser.show(copy={"text": link, "done": "A link to the result is copied"})
+            self.state.browser.show(copy={"text": link, "done": "Link copied"})
 
     def on_compare(self, message: Message) -> None:
         self._compare(str(message["fields"]["other"]))
@@ -133,7 +134,7 @@ class BenchPanel(Panel):
 
     def _compare(self, text: str) -> None:
         self._other = read_result(text)
-        self.state.tell("The other result is shown beside yours")
+        self.state.tell("Results compared")
         self.draw()
 
     def _read_link(self) -> None:
@@ -153,50 +154,55 @@ class BenchPanel(Panel):
         busy = session is not None and session.runner.busy
         own = self._own
 
-        def button(text: str, act: str, off: bool) -> Html:
-            main = "primary" if act == "measure" else None
-            return h(
-                "button", text, type="button", data_act=self.act(act), disabled=off, class_=main
+        content: tuple[object, ...]
+        cancel = h("button", "Cancel", type="button", data_act="cancel") if busy else None
+        if own is None and self._other is None:
+            text = (
+                "Times the samples and the open program, here or the GPU's peaks. Nothing is sent."
             )
-
-        self.show(
-            h(
-                "section",
-                h("h2", "Bench"),
-                h(
-                    "p",
-                    "Times some samples and the open program on this device, or the GPU itself: "
-                    "its peaks, and layers of Llama 1B, Qwen3 0.6B and ResNet-18 with made-up "
-                    "weights, in a minute or two and 300 MB of its memory. Nothing is downloaded, "
-                    "and nothing is sent anywhere.",
-                    class_="note",
-                ),
+            start = h(
+                "div",
+                self._button("Start", "measure", busy, main=True),
+                self._button("Measure this GPU", "gpu", busy),
+                cancel,
+                class_="controls",
+            )
+            content = (h("h2", "Benchmark"), empty_view("bench", text, start, self._form()))
+        else:
+            content = (
+                h("h2", "Benchmark"),
                 h(
                     "div",
-                    button("Measure", "measure", busy),
-                    button("Measure this GPU", "gpu", busy),
-                    button("Save JSON", "save", own is None),
-                    button("Copy JSON", "copy", own is None),
-                    button("Copy link", "link", own is None),
-                    h("button", "Cancel", type="button", data_act="cancel", disabled=not busy),
+                    self._button("Start", "measure", busy, main=True),
+                    self._button("Measure this GPU", "gpu", busy),
+                    cancel,
+                    self._saving() if own is not None else None,
                     class_="controls",
                 ),
-                _table(own, self._other) if own or self._other else None,
-                h(
-                    "form",
-                    h(
-                        "label",
-                        h("span", "Compare with a result (JSON or link)", class_="label"),
-                        h("input", type="text", name="other", autocomplete="off"),
-                        class_="wide",
-                    ),
-                    h("button", "Compare", type="submit"),
-                    button("Remove comparison", "drop", self._other is None),
-                    data_act=self.act("compare"),
-                    class_="url bench-compare",
-                ),
-                class_="card bench-card",
+                _table(own, self._other),
+                self._form(),
             )
+        self.show(h("section", *content, class_="card bench-card"))
+
+    def _button(self, text: str, act: str, busy: bool = False, main: bool = False) -> Html:
+        kind = "primary" if main else None
+        return h("button", text, type="button", data_act=self.act(act), disabled=busy, class_=kind)
+
+    def _saving(self) -> tuple[Html, ...]:
+        """Return the buttons for the device's own figures."""
+        acts = {"save": "Save JSON", "copy": "Copy JSON", "link": "Copy link"}
+        return tuple(self._button(text, act) for act, text in acts.items())
+
+    def _form(self) -> Html:
+        """Return the field for another result."""
+        field = h("input", type="text", name="other", autocomplete="off")
+        return h(
+            "form",
+            labelled("Compare with a result (JSON or link)", field, "wide"),
+            h("button", "Compare", type="submit"),
+            self._button("Remove comparison", "drop") if self._other is not None else None,
+            data_act=self.act("compare"),
+            class_="url bench-compare",
         )
 
 
@@ -213,12 +219,12 @@ def _table(own: BenchResult | None, other: BenchResult | None) -> Html:
         [f"{name} ({unit})", *(_told(each.get((name, unit))) for each in values)]
         for name, unit in keys
     ]
-    headings = ["figure", *(f"{one.adapter}, {one.date}" for one in found)]
+    headings = ["metric", *(f"{one.adapter}, {one.date}" for one in found)]
     notes = [
         h("p", f"{one.adapter} · {one.browser} · webpte {one.webpte}", class_="note")
         for one in found
     ]
-    parts = table("Figures", headings, rows), shares_chart(found), *notes
+    parts = table("Results", headings, rows), shares_chart(found), *notes
     return h("div", *parts, class_="bench-figures")
 
 
@@ -231,14 +237,15 @@ def _told(row: BenchRow | None) -> str:
 
 VIEW = View(
     "bench",
-    "Bench",
+    "Benchmark",
     order=60,
+    also="perf speed time",
     make=BenchPanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.BUSY),
     style=True,
     commands=(
-        Command("Measure this device", "measure"),
-        Command("Measure this GPU", "gpu"),
+        Command("Start benchmark", "measure", also="perf speed"),
+        Command("Measure this GPU", "gpu", also="perf speed peak"),
     ),
 )

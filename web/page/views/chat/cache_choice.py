@@ -12,8 +12,8 @@ from webpte.llm.cache.pack_cache import kv_cache_bytes
 AS_IN_FILE = ""
 _BITS = {AS_IN_FILE: "As in the file", "f16": "16 bits", "int8": "8 bits"}
 _NOTE = (
-    "GPU memory for the conversation. Fewer bits save memory, and are faster in long "
-    "conversations; answers may differ slightly. Reloads the model."
+    "GPU memory for the conversation. Fewer bits save memory, and may change answers slightly. "
+    "Reloads the model."
 )
 
 

@@ -16,8 +16,8 @@ from page.views.chat.settings import GUESSES, LOOKUP, SETTINGS, ChatSettings, Se
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
 FIELD, NUMBERS, REFUSED = "chat-text", "chat-numbers", "chat-refused"
 _GUESSES_NOTE = (
-    "What was said before is guessed again, and the model checks several words at once: faster "
-    "where an answer quotes or repeats. The words are the same, and it stops where it does not pay."
+    "Drafts tokens from the conversation and verifies several at once. Same text, faster when the "
+    "answer repeats earlier text."
 )
 _PLACEHOLDERS = {
     CHAT: "Ask something",
@@ -58,29 +58,34 @@ def head_view(
     ]
 
 
-def list_view(entries: Sequence[Mapping[str, Any]], act: Act, busy: bool) -> Html | None:
+def list_view(entries: Sequence[Mapping[str, Any]], act: Act, state: AppState) -> Html | None:
     """Return the earlier conversations; each can be opened, renamed and deleted."""
     if not entries:
         return None
-    away = "true" if busy else None
+    away = "true" if state.session is not None and state.session.runner.busy else None
     rows = [
         h(
             "li",
-            h("button", "Open", type="button", data_act=act("open"), data_at=at,
+            h("button", one["title"], type="button", data_act=act("open"), data_at=at,
+              class_="quiet chat-title", title=one["title"],
               aria_label=f"Open “{one['title']}”", aria_disabled=away),
-            h("input", type="text", value=one["title"], data_act=act("rename"), data_at=at,
-              id=f"chat-title-{at}", aria_label=f"Title of conversation {at + 1}", maxlength="96",
-              autocomplete="off"),
-            h("button", "Delete", type="button", class_="quiet", data_act=act("delete"),
-              data_at=at, aria_label=f"Delete “{one['title']}”"),
+            h("details",
+              h("summary", h("span", "⋯", aria_hidden="true"),
+                h("span", f"More about “{one['title']}”", class_="unseen")),
+              h("input", type="text", value=one["title"], data_act=act("rename"), data_at=at,
+                id=f"chat-title-{at}", aria_label=f"Title of conversation {at + 1}",
+                maxlength="96", autocomplete="off"),
+              h("button", "Delete", type="button", class_="quiet", data_act=act("delete"),
+                data_at=at, aria_label=f"Delete “{one['title']}”")),
         )
         for at, one in enumerate(entries)
     ]  # fmt: skip
     return h(
         "details",
-        h("summary", f"Earlier conversations ({len(entries)})"),
+        h("summary", f"Conversations ({len(entries)})"),
         h("ul", rows, class_="chat-list"),
         id="chat-list",
+        open=not state.narrow,
     )
 
 
@@ -99,34 +104,33 @@ def form_view(
         "form",
         above,
         h(
-            "textarea",
-            id=FIELD,
-            name="text",
-            rows=2,
-            placeholder=_PLACEHOLDERS[codec.kind],
-            aria_label="Message",
-            data_enter="submit",
-            autocomplete="off",
-        ),
-        h(
             "div",
             h(
+                "textarea",
+                id=FIELD,
+                name="text",
+                rows=2,
+                placeholder=_PLACEHOLDERS[codec.kind],
+                aria_label="Message",
+                data_enter="submit",
+                autocomplete="off",
+            ),
+            h("button", "Stop", type="button", id="chat-stop", data_act=act("stop"))
+            if streaming
+            else h(
                 "button",
-                "Send ",
-                h("kbd", "Enter"),
+                "Send",
                 type="submit",
+                id="chat-send",
                 class_="primary",
                 aria_disabled="true" if busy else None,
             ),
-            h(
-                "button",
-                "Stop",
-                type="button",
-                data_act=act("stop"),
-                aria_disabled=None if streaming else "true",
-            ),
+            class_="chat-box",
+        ),
+        h(
+            "div",
             beside,
-            h("span", "Shift+Enter for a new line", class_="note chat-keys"),
+            h("span", "Enter sends, Shift+Enter starts a line", class_="note chat-keys"),
             class_="controls",
         ),
         h("div", _refused_view(settings), id=REFUSED, role="alert"),
@@ -140,23 +144,22 @@ def settings_view(settings: ChatSettings, codec: Codec, act: Act, state: AppStat
     system = labelled("system prompt", prompt, "chat-system")
     return h(
         "details",
-        h("summary", "Generation settings"),
+        h("summary", "Settings"),
         system if codec.kind == CHAT else None,
         h("div", _numbers_view(settings, act), id=NUMBERS, class_="controls chat-settings"),
         _guesses_view(settings, act),
         settings.cache.view(state.session) if state.session is not None else None,
         prompt_choice(state.session) if state.session is not None else None,
         id="chat-settings",
-        open=not state.narrow,
     )
 
 
 def _guesses_view(settings: ChatSettings, act: Act) -> Html:
     """Return the choice of guesses, which make an answer come sooner and do not change it."""
-    options = {"": "None", LOOKUP: "From the conversation"}
+    options = {"": "Off", LOOKUP: "From the conversation"}
     return h(
         "div",
-        choice("guesses", options, settings.texts[GUESSES], data_act=act("set"),
+        choice("speculative decoding", options, settings.texts[GUESSES], data_act=act("set"),
                data_name=GUESSES, id="chat-guesses", aria_describedby="chat-guesses-note"),
         h("p", _GUESSES_NOTE, class_="note", id="chat-guesses-note"),
         class_="chat-choice",

@@ -148,6 +148,18 @@ class Conversations:
 
         return back
 
+    def delete(self, at: int, draw: Callable[[], None]) -> tuple[str, Callable[[], None]]:
+        """Delete a conversation of the list; return its title, or "", and what restores it."""
+        archive = self.archive
+        taken = archive.take(at)
+
+        def back() -> None:
+            if taken is not None:
+                archive.add(taken["saved"], taken["title"], at)
+                draw()
+
+        return taken["title"] if taken is not None else "", back
+
     def _put_away(self) -> bool:
         """Put the conversation into the list; return whether there was something to put there."""
         saved = saved_chats.to_json(self.talk) if self.talk is not None else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from page.shared.html.markdown import code_blocks, has_markup, markdown
 from page.shared.html.markup import Html, h, render
@@ -14,7 +15,8 @@ from page.views.chat.controls import Act
 from page.views.chat.picture_markup import ENLARGED, pictures_view, removable_view
 from page.views.chat.pictures import Edit
 from page.views.chat.settings import ChatSettings
-from page.views.chat.talk import Answer, Message, Talk
+from page.views.chat.talk import Answer, Talk
+from page.views.chat.versions import Message
 from webpte.llm.text import Tokenizer
 
 LOG, FIGURES, TOKEN, EDITED = "chat-log", "chat-figures", "chat-token", "chat-edited"
@@ -62,7 +64,7 @@ def log_view(
         for at, line in enumerate(lines)
     ]
     if lines and not streaming:
-        shown.append(_ways_on(lines[-1]["role"], talk, act, busy))
+        shown.append(_ways_on(lines, talk, act, busy))
     return h(
         "div",
         shown or _beginning(questions, act, busy),
@@ -131,7 +133,12 @@ def _line(
         h(
             "div",
             h("h3", _WHO.get(line["role"], line["role"])),
-            h("span", None if streaming else _copy(at, act), edit),
+            h(
+                "span",
+                None if streaming else _versions(at, talk, act, busy),
+                None if streaming else _copy(at, act),
+                edit,
+            ),
             class_="chat-line-head",
         ),
         pictures_view(line.get("pictures", ()), at, act),
@@ -144,7 +151,9 @@ def _line(
             role="group" if as_tokens else None,
             aria_label="Tokens; arrow keys go from one to the next" if as_tokens else None,
         ),
-        h("p", answer_text(answer), class_="note") if answer is not None and answer.ended else None,
+        h("p", answer_text(answer), class_="note", title=f"seed {answer.seed}")
+        if answer is not None and answer.ended
+        else None,
         id=f"chat-line-{at}",
         class_=f"chat-line chat-{line['role']}",
     )
@@ -165,10 +174,10 @@ def _copy(line: int, act: Act, block: int | None = None) -> Html:
     )
 
 
-def copied_text(text: str, block: int | None) -> str:
+def copied_text(text: str, block: Any | None) -> str:
     """Return the text that a copy button copies: a message, or one of its code blocks."""
     blocks = code_blocks(text) if block is not None else []
-    return blocks[min(block or 0, len(blocks) - 1)].text if blocks else text
+    return blocks[min(int(block or 0), len(blocks) - 1)].text if blocks else text
 
 
 def answer_text(answer: Answer) -> str:
@@ -176,7 +185,6 @@ def answer_text(answer: Answer) -> str:
     told = [plural(len(answer.tokens), "token")]
     if answer.stats.decode_tokens:
         told.append(f"{_speed(answer.stats.decode_tokens_per_second)} tokens/s")
-    told.append(f"seed {answer.seed}")
     if answer.stats.dropped:
         left_out = plural(answer.stats.dropped, "old message")
         told.append(f"{left_out} left out because the context was full")
@@ -185,10 +193,10 @@ def answer_text(answer: Answer) -> str:
 
 def _edited(edit: Edit, line: Message, act: Act) -> Html:
     at = edit.line
-    saves = "Save and ask" if line["role"] == "user" else "Save"
+    saves = "Send" if line["role"] == "user" else "Save"
     return h(
         "form",
-        h("label", h("span", "Messages after this one will be removed", class_="label")),
+        h("label", h("span", "This version is kept", class_="label")),
         removable_view(edit.pictures, act, at),
         # A textarea drops the first line break of its markup.
         h(
@@ -213,9 +221,25 @@ def _edited(edit: Edit, line: Message, act: Act) -> Html:
     )
 
 
-def _ways_on(role: str, talk: Talk, act: Act, busy: bool) -> Html:
-    """Return the buttons at the end of the conversation."""
-    ways = {"again": "Answer"} if role == "user" else {"again": "Regenerate"}
+def _versions(line: int, talk: Talk, act: Act, busy: bool) -> Html | None:
+    """Return the buttons that go from one version of a line to the next; None with one version."""
+    versions = talk.versions.get(line)
+    if versions is None:
+        return None
+    ends = {-1: versions.at == 0, 1: versions.at == len(versions.tails) - 1}
+    back, on = (
+        h("button", sign, type="button", class_="quiet", data_act=act("turn"), data_line=line,
+          data_step=step, aria_disabled="true" if busy or ends[step] else None,
+          aria_label=f"{name} version of message {line + 1}")
+        for step, sign, name in ((-1, "‹", "Previous"), (1, "›", "Next"))
+    )  # fmt: skip
+    return h("span", back, h("span", versions.text, class_="number"), on, class_="chat-versions")
+
+
+def _ways_on(lines: Sequence[Message], talk: Talk, act: Act, busy: bool) -> Html:
+    """Return the buttons at the end of the conversation; an answer that was stopped before its
+    first token has its versions here."""
+    ways = {"again": "Answer"} if lines[-1]["role"] == "user" else {"again": "Regenerate"}
     if talk.can_go_on:
         ways["more"] = "Continue"
     buttons = [
@@ -228,7 +252,7 @@ def _ways_on(role: str, talk: Talk, act: Act, busy: bool) -> Html:
         )
         for name, title in ways.items()
     ]
-    return h("div", buttons, class_="controls chat-ways")
+    return h("div", _versions(len(lines), talk, act, busy), buttons, class_="controls chat-ways")
 
 
 # ---- tokens
@@ -311,7 +335,7 @@ def figures_view(answer: Answer | None, max_context: int | None) -> Html:
     steps = f"{plural(stats.decode_tokens, 'token')}, {plural(stats.submissions, 'submission')}"
     if stats.proposed_tokens:
         right, guessed = count_text(stats.accepted_tokens), count_text(stats.proposed_tokens)
-        steps += f", {right} of {guessed} guesses right"
+        steps += f", {right} of {guessed} drafted tokens accepted"
     tiles = [
         tile("first token", first, "after sending"),
         tile("prefill", f"{_speed(stats.prefill_tokens_per_second)}/s", read),
@@ -344,24 +368,25 @@ def chat_view(
     below: Sequence[Html],
     drop: str | None = None,
 ) -> Html:
-    """Return the whole view; `earlier` is the list of other conversations, and the part `below` is
-    beside the conversation where there is room. `drop` is the act of a file that is dropped onto
+    """Return the whole view; `earlier` is the list of other conversations, on the left where
+    there is room, and `below` are the settings. `drop` is the act of a file that is dropped onto
     the conversation."""
     return h(
         "section",
         h("div", h("h2", "Chat"), h("div", head, class_="chat-head"), class_="card-head"),
         h(
             "div",
+            h("nav", earlier, class_="chat-side", aria_label="Conversations") if earlier else None,
             h(
                 "div",
                 log,
                 form,
+                h("div", below, class_="chat-below"),
                 h("div", figures, id=FIGURES),
                 id="chat-main",
                 class_="chat-main",
                 data_drop=drop,
             ),
-            h("div", earlier, below, class_="chat-side"),
             class_="chat-parts",
         ),
         h("div", id=TOKEN, class_="token-card", role="status", data_keep=True, hidden=True),

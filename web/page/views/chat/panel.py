@@ -58,8 +58,8 @@ class ChatPanel(Panel):
         self.draw()
 
     def accepts(self, name: str) -> bool:
-        is_for_files = codecs.kind_of_file(name) is not None
-        return is_for_files or (self._takes_pictures and is_picture_file(name))
+        is_for_model = codecs.kind_of_file(name) is not None
+        return is_for_model or (self._takes_pictures and is_picture_file(name))
 
     @property
     def _takes_pictures(self) -> bool:
@@ -224,16 +224,16 @@ class ChatPanel(Panel):
         self._chats.archive.rename(int(message["at"]), str(message["value"]))
 
     def on_delete(self, message: Message) -> None:
-        at, archive = int(message["at"]), self._chats.archive
-        taken = archive.take(at)
-        if taken is not None:
+        title, back = self._chats.delete(int(message["at"]), self.draw)
+        if title:
             self.draw()
+            self.state.undo.offer(f"Deleted “{title}”.", back)
 
-            def back() -> None:
-                archive.add(taken["saved"], taken["title"], at)
-                self.draw()
-
-            self.state.undo.offer(f"Deleted “{taken['title']}”.", back)
+    def on_turn(self, message: Message) -> None:
+        if self.state.idle_session() is not None and self._talk is not None:
+            self._editing = None
+            self._talk.turn(int(message["line"]), int(message["step"]))
+            self.draw()
 
     def on_export(self, message: Message) -> None:
         """Download the conversation as Markdown or JSON."""
@@ -243,12 +243,10 @@ class ChatPanel(Panel):
 
     def on_copy(self, message: Message) -> None:
         """Copy a message, or with `block` one of its code blocks."""
-        lines, at = self._talk.lines if self._talk is not None else [], int(message["line"])
-        if not 0 <= at < len(lines):
-            return
-        block = int(message["block"]) if "block" in message else None
-        text = markup.copied_text(lines[at]["content"], block)
-        self.state.browser.show(copy={"text": text, "done": "Copied"})
+        lines = self._talk.lines if self._talk is not None else []
+        for line in lines[int(message["line"]) :][:1]:
+            text = markup.copied_text(line["content"], message.get("block"))
+            self.state.browser.show(copy={"text": text, "done": "Copied"})
 
     async def _answer(self, begin: Callable[[Talk], None], sent: bool = False) -> None:
         session = self.state.idle_session()
@@ -346,7 +344,7 @@ class ChatPanel(Panel):
         self.show(
             markup.chat_view(
                 controls.head_view(self.state, self._settings, bool(talk.lines), self.act, busy),
-                controls.list_view(self._chats.archive.entries(), self.act, busy),
+                controls.list_view(self._chats.archive.entries(), self.act, self.state),
                 log,
                 controls.form_view(
                     codec, self._settings, self.act, attached, busy=busy, streaming=streaming
@@ -394,7 +392,7 @@ VIEW = View(
     names_device=True,
     tasks=("text-generation",),
     commands=(
-        Command("New conversation", "clear"),
-        Command("Show answers token by token, or as text", "tokens"),
+        Command("New conversation", "clear", also="clear reset"),
+        Command("Toggle tokens", "tokens", also="probabilities logprobs"),
     ),
 )

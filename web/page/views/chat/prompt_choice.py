@@ -10,13 +10,12 @@ from webpte.engine.call.options import applied_to
 # The operators whose inputs the option rounds.
 _ROUNDED = {"et_vk.linear_q4gsw.default", "aten._weight_int8pack_mm.default"}
 _FLOATS, _INTEGERS = "", "int8"
-_TEXTS = {_FLOATS: "In floats", _INTEGERS: "Faster (rounded to 8 bits)"}
+_TEXTS = {_FLOATS: "Full", _INTEGERS: "8 bits (faster)"}
 _NOTE = (
-    "Rounded, long prompts are read faster: 1.5 times on an NVIDIA H200. Each 32 numbers share a "
-    "scale, which changes them by 0.4 % of the largest at most, so answers may differ a little. A "
-    "change loads the model again."
+    "8 bits read long prompts 1.5 times as fast on an NVIDIA H200, and may change answers "
+    "slightly. Reloads the model."
 )
-_NO_USE = " On this device prompts stay in floats."
+_NO_USE = " No effect on this device."
 
 
 def prompt_choice(session: Session) -> Html | None:
@@ -27,7 +26,7 @@ def prompt_choice(session: Session) -> Html | None:
     takes_integers = target.int8_products and not target.subgroup_matrices
     return h(
         "div",
-        choice("prompts", _TEXTS, _INTEGERS if session.source.int8_products else _FLOATS,
+        choice("prompt precision", _TEXTS, _INTEGERS if session.source.int8_products else _FLOATS,
                data_act="prompts", id="chat-prompts", aria_describedby="chat-prompts-note"),
         h("p", _NOTE, "" if takes_integers else _NO_USE, class_="note", id="chat-prompts-note"),
         class_="chat-choice",

@@ -9,6 +9,8 @@ from typing import Any
 from page.core.store import encode
 from page.views.chat.pictures import KeptPictures, picture_json
 from page.views.chat.talk import Answer, Talk
+from page.views.chat.versions import from_json
+from page.views.chat.versions import to_json as versions_json
 from webpte.llm import Candidate, ReplyStats, TokenLogprob
 
 MOST_CHARACTERS = 200_000  # of one conversation: browsers keep a few megabytes for a whole site
@@ -25,17 +27,18 @@ def key_of(file: str) -> str:
 def to_json(talk: Talk) -> dict[str, Any]:
     """Return a conversation as the store keeps it; {} if it is empty or too long.
 
-    If it is too long, alternatives to tokens are left out first, then the figures of answers. The
-    newest pictures are kept as copies, as many as there is room for.
+    If it is too long, alternatives to tokens are left out first, then other versions, then the
+    figures of answers. The newest pictures are kept as copies, as many as there is room for.
     """
     if not talk.lines:
         return {}
     messages, copies = _messages_json(talk)
     plain = {"tokenizer": talk.tokenizer_name, "messages": messages}
     ended = {at: one for at, one in talk.answers.items() if one.ended}
-    for with_top in (True, False):
+    versions = {"versions": versions_json(talk.versions)} if talk.versions else {}
+    for with_top, others in ((True, versions), (False, versions), (False, {})):
         answers = {at: _answer_json(one, with_top) for at, one in ended.items()}
-        value = {**plain, "answers": answers}
+        value = {**plain, "answers": answers, **others}
         if len(encode(value)) <= MOST_CHARACTERS + copies:
             return value
     return plain if len(encode(plain)) <= MOST_CHARACTERS + copies else {}
@@ -99,6 +102,8 @@ def restore(talk: Talk, saved: Any, kept: KeptPictures) -> str:
         for at, answer in answers.items()
         if at < len(lines) and lines[at]["role"] == "assistant"
     }
+    versions = from_json(saved.get("versions", {}))
+    talk.versions = {at: one for at, one in versions.items() if 0 <= at <= len(lines)}
     return next((one["content"] for one in messages if one["role"] == "system"), "")
 
 

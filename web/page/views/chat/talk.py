@@ -12,12 +12,12 @@ from page.shared.persistence.codec import Codec
 from page.views.chat.pictures import ChatPicture
 from page.views.chat.settings import ChatSettings
 from page.views.chat.sight import MakeReader
+from page.views.chat.versions import Message, Tail, Versions
 from webpte import Program
 from webpte.llm import Chat, Generator, Reply, ReplyOptions, ReplyStats, TokenLogprob
 from webpte.llm.text import TextStream, Tokenizer
 
 REST_SECONDS = 1 / 60  # on NumPy nothing awaits, so the loop yields this often
-Message = dict[str, Any]  # role, content, and perhaps pictures: ChatPictures
 
 
 @dataclass(eq=False)
@@ -58,7 +58,8 @@ class Answer:
 
 
 class Talk:
-    """A conversation. Lines are messages but the system prompt; answers go by line number."""
+    """A conversation. Lines are messages but the system prompt; answers and versions go by line
+    number. A message has role, content, and perhaps pictures: ChatPictures."""
 
     def __init__(
         self,
@@ -78,9 +79,10 @@ class Talk:
         self._pictures: dict[int, tuple[ChatPicture, ...]] = {}  # by line
         self.max_context = Generator(program).max_context
         self.answers: dict[int, Answer] = {}
+        self.versions: dict[int, Versions] = {}
         if before is not None:
             self.messages = before.messages
-            self.answers = before.answers
+            self.answers, self.versions = before.answers, before.versions
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -100,7 +102,7 @@ class Talk:
     @messages.setter
     def messages(self, messages: Sequence[Message]) -> None:
         self._give(messages)
-        self.answers = {}
+        self.answers, self.versions = {}, {}
 
     @property
     def lines(self) -> list[Message]:
@@ -161,10 +163,15 @@ class Talk:
         self._begin(reply, options)
 
     def ask_again(self, settings: ChatSettings) -> None:
-        """Ask for another answer to the last question."""
+        """Ask for another answer to the last question; the old answer becomes a version."""
         self._set_system(settings.system)
-        options = settings.options()
-        self._begin(self._chat.regenerate(settings.max_tokens, **options), options)
+        options, lines = settings.options(), self.lines
+        line = len(lines) - 1
+        before = self._tail(line) if lines[line]["role"] == "assistant" else None
+        reply = self._chat.regenerate(settings.max_tokens, **options)
+        if before is not None:
+            self._keep(line, before)
+        self._begin(reply, options)
 
     def go_on(self, settings: ChatSettings) -> None:
         """Continue an answer that failed, with the tokens that it has left; or ask once more."""
@@ -189,8 +196,9 @@ class Talk:
         self._current = reply, answer
 
     def edit(self, line: int, text: str, pictures: Sequence[ChatPicture] = ()) -> None:
-        """Edit a message, which keeps these pictures, and remove the messages after it."""
+        """Edit a message, which keeps these pictures; all from here on becomes a version."""
         lines = self.lines
+        self._keep(line, self._tail(line))
         shift = len(self._chat.messages) - len(lines)
         if list(lines[line].get("pictures", ())) == list(pictures):
             self._chat.edit(line + shift, text)
@@ -199,6 +207,34 @@ class Talk:
             self._give([*self.messages[: line + shift], edited])
         self.answers = {at: answer for at, answer in self.answers.items() if at < line}
         self._pictures = {at: one for at, one in self._pictures.items() if at <= line}
+
+    # ---- versions
+
+    def _tail(self, line: int) -> Tail:
+        """Return the conversation from a line on, without the versions of the line itself."""
+        answers = {at: one for at, one in self.answers.items() if at >= line}
+        versions = {at: one for at, one in self.versions.items() if at > line}
+        return Tail(self.lines[line:], answers, versions)
+
+    def _keep(self, line: int, before: Tail) -> None:
+        """Keep a version, before another one begins."""
+        self.versions.setdefault(line, Versions([None])).add(before)
+        self.versions = {at: one for at, one in self.versions.items() if at <= line}
+
+    def turn(self, line: int, step: int) -> None:
+        """Go on with the version before (-1) or after (1) that from this line on."""
+        versions = self.versions.get(line)
+        if versions is None:
+            return
+        found = versions.swap(versions.at + step, self._tail(line))
+        if found is None:
+            return
+        system = [one for one in self._chat.messages if one["role"] == "system"]
+        self._give([*system, *self.lines[:line], *found.messages])
+        kept = {at: one for at, one in self.answers.items() if at < line}
+        self.answers = kept | found.answers
+        self.versions = {at: one for at, one in self.versions.items() if at <= line}
+        self.versions |= found.versions
 
     def _begin(self, reply: Reply, options: ReplyOptions) -> None:
         lines = self.lines

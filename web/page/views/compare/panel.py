@@ -10,8 +10,9 @@ from page.browser import Message
 from page.core.session import DEVICE_NAMES, Held, Session
 from page.core.state import AppState, Change
 from page.core.throttle import Throttle
+from page.shared.html.empty import empty_view
 from page.shared.html.errors import causes
-from page.shared.html.markup import render
+from page.shared.html.markup import h, render
 from page.views.compare import markup
 from page.views.compare.calls import PAGE, Listing, calls_card
 from page.views.compare.expected import Expected, assign, is_expected_file
@@ -20,6 +21,7 @@ from page.views.view import METHOD, PROGRAM, Panel, View
 from webpte.inspection.report import Comparison
 
 _COMPARING = "comparing"
+_EMPTY = "Shows which call is wrong first, and how far each is from NumPy."
 
 
 class _ComparisonStoppedError(Exception):
@@ -196,7 +198,9 @@ class ComparePanel(Panel):
             progress=markup.progress_view(*self._progress) if comparing else None,
         )
         known = self._found.get(session.method)
-        self.show(render((form, self._cards(session, known) if known is not None else None)))
+        waits = known is None and not comparing
+        empty = h("div", empty_view("compare", _EMPTY), class_="card") if waits else None
+        self.show(render((form, self._cards(session, known) if known is not None else empty)))
 
     def _cards(self, session: Session, known: _FoundFiles) -> list[str]:
         found, device = known.comparison, DEVICE_NAMES[session.device]
@@ -215,6 +219,7 @@ VIEW = View(
     "compare",
     "Compare",
     order=40,
+    also="check verify difference",
     make=ComparePanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.BUSY),

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from page.shared.cards.cards import Card
+from page.shared.html.empty import empty_view
 from page.shared.html.markup import Html, choice, h, render
+from page.shared.html.matches import marked_words, without_marks
 from page.shared.html.units import bytes_text, count_text, plural
 from page.shared.outputs.figures import bar
 from page.views.documents.answering import Answered
@@ -67,7 +69,11 @@ def list_view(index: Index, adding: Adding | None, problem: str, act: Act, busy:
         ),
         class_="button primary",
     )
-    note = "Text, Markdown and PDF. They stay in this browser, and nothing is sent anywhere."
+    note = "Text, Markdown and PDF. They stay in this browser."
+    if not rows and adding is None:
+        text = f"Search your own files, and ask questions about them. {note}"
+        told = h("p", problem, class_="notice notice-warn") if problem else None
+        return h("section", told, empty_view("documents", text, picker), id=LIST, class_="card")
     return h(
         "section",
         h("h2", "Documents"),
@@ -118,30 +124,46 @@ def search_view(query: str, near: str, found: Html, act: Act) -> Html:
     )
 
 
-def found_view(found: Sequence[Passage], summary: str, act: Act) -> Html:
-    """Return the passages of a search, the nearest first."""
-    rows = [
-        h(
-            "li",
-            h(
-                "button",
-                place_of(one),
-                type="button",
-                class_="quiet documents-place",
-                data_act=act("show"),
-                data_found=at,
-            ),
-            h("span", f"{one.score:.2f}", class_="share number"),
-            bar(100 * max(one.score, 0), 4),
-            h("p", one.text, class_="documents-text"),
-        )
-        for at, one in enumerate(found)
-    ]
+def found_view(found: Sequence[Passage], summary: str, act: Act, query: str) -> Html:
+    """Return the passages of a search, the nearest first; unrelated passages are folded."""
+
+    def listed(matching: bool) -> list[Html]:
+        chosen = ((at, one) for at, one in enumerate(found) if (one.score > 0) == matching)
+        return [_passage_row(at, one, act, query) for at, one in chosen]
+
+    rows, others = listed(True), listed(False)
+    if found and not rows:
+        summary = f"No match. {summary}"
     return render(
         [
             h("p", summary, class_="note") if summary else None,
             h("ol", rows, class_="bars documents-found") if rows else None,
+            h(
+                "details",
+                h("summary", f"Unrelated ({len(others)})"),
+                h("ol", others, class_="bars documents-found"),
+                id="documents-unrelated",
+            )
+            if others
+            else None,
         ]
+    )
+
+
+def _passage_row(at: int, one: Passage, act: Act, query: str) -> Html:
+    return h(
+        "li",
+        h(
+            "button",
+            place_of(one),
+            type="button",
+            class_="quiet documents-place",
+            data_act=act("show"),
+            data_found=at,
+        ),
+        h("span", f"{one.score:.2f}", class_="share number"),
+        bar(100 * max(one.score, 0), 4),
+        h("p", marked_words(without_marks(one.text), query), class_="documents-text"),
     )
 
 
@@ -179,7 +201,13 @@ def ask_view(
             ),
             h("div", _limits_view(cards, chosen), id=LIMITS, aria_live="polite"),
             h("label", cite, "Cite every sentence", class_="documents-check"),
-            h("button", "Ask", type="submit", class_="primary", disabled=busy),
+            h(
+                "button",
+                "Ask anyway" if cards[chosen].limits else "Ask",
+                type="submit",
+                class_=None if cards[chosen].limits else "primary",
+                disabled=busy,
+            ),
             data_act=act("ask"),
             class_="documents-form",
         ),
@@ -194,7 +222,7 @@ def _limits_view(cards: Mapping[str, Card], chosen: str) -> Html | None:
     if not limits:
         return None
     if all(card.limits for card in cards.values()):
-        limits += " docs/use/export.md says how to install one that can."
+        limits += " Install one that can: python3 serve.py models add smollm2"
     return h("p", limits, class_="notice notice-warn")
 
 
@@ -214,7 +242,7 @@ def answer_view(asked: Answered | None, progress: str, act: Act, busy: bool) -> 
             h("p", _linked(asked, act), class_="documents-said") if asked.text else None,
             h("ol", cited, class_="documents-cited", aria_label="Citations") if cited else None,
             stop if busy else None,
-            h("p", "The answer names no passage.", class_="note")
+            h("p", "No sources cited.", class_="note")
             if asked.ended and asked.text and not cited
             else None,
         ]
@@ -252,8 +280,8 @@ def shown_view(document: Document, passage: Passage, act: Act) -> Html:
     section = document.sections[document.section_number(passage.start)]
     first = max(section.start, passage.start - _AROUND)
     last = min(section.end, passage.end + _AROUND)
-    before = document.text[first : passage.start]
-    after = document.text[passage.end : last]
+    before = without_marks(document.text[first : passage.start])
+    after = without_marks(document.text[passage.end : last])
     close = h("button", "Close", type="button", class_="quiet", data_act=act("close"))
     return h(
         "section",
@@ -262,7 +290,7 @@ def shown_view(document: Document, passage: Passage, act: Act) -> Html:
             "p",
             "… " if first > section.start else None,
             before.lstrip(),
-            h("mark", document.text[passage.start : passage.end]),
+            h("mark", without_marks(document.text[passage.start : passage.end])),
             after.rstrip(),
             " …" if last < section.end else None,
             class_="documents-page",

@@ -137,7 +137,7 @@ class DocumentsPanel(Panel):
         except asyncio.CancelledError:
             if added:
                 self.start(self._keep(collection), "keeping the documents")
-            self.state.tell("Cancelled: what was added before is there")
+            self.state.tell("Cancelled. Earlier files were added.")
             raise
         finally:
             self._adding = None
@@ -249,7 +249,7 @@ class DocumentsPanel(Panel):
         if not self._is_here(session):
             return
         if session.runner.stopping:
-            self.state.tell("Stopped: the answer is as far as it came")
+            self.state.tell("Stopped")
         self._progress = ""
         if self._asked is not None:
             self._asked.ended = True
@@ -343,8 +343,8 @@ class DocumentsPanel(Panel):
             markup.ask_view(cards, chosen, self._must_cite, said, self.act, busy),
             h("div", self._shown_view(), id=markup.SHOWN, tabindex="-1"),
         )
-        parts = [h("div", one, class_="documents-part") for one in (searched, asked)]
-        self.show(render(parts))
+        shown = (searched, asked) if len(collection.index) else (searched[:1],)
+        self.show(render(h("div", one, class_="documents-part") for one in shown))
 
     def _missing_view(self) -> Html:
         if not self._problem:
@@ -358,7 +358,7 @@ class DocumentsPanel(Panel):
         return markup.list_view(collection.index, self._adding, collection.problem, self.act, busy)
 
     def _found_view(self) -> Html:
-        return markup.found_view(self._found, self._summary, self.act)
+        return markup.found_view(self._found, self._summary, self.act, self._query)
 
     def _answer_view(self, busy: bool) -> Html:
         return markup.answer_view(self._asked, self._progress, self.act, busy)
@@ -379,6 +379,7 @@ VIEW = View(
     "documents",
     "Documents",
     order=15,
+    also="retrieval rag pdf",
     make=DocumentsPanel,
     needs=(TEXT_ENCODER,),
     follows=(Change.SESSION, Change.BUSY),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 Act = Callable[[str], str]
 DRAWINGS = {"drawn": "Diagram", "list": "List"}
-STAGES = {"planned": "Optimized graph", "file": "Original graph"}
-COLOURS = {"where": "device", "dtype": "dtype", "time": "time"}
+STAGES = {"planned": "Optimized", "file": "Original"}
+COLOURS = {"kind": "kind", "where": "device", "dtype": "dtype", "time": "time"}
 PLACES = {
     "gpu": "GPU",
     "alias": "alias: shares memory, no work",
@@ -24,7 +24,7 @@ class Choices:
 
     drawing: str = "drawn"
     stage: str = "planned"
-    colour: str = "where"
+    colour: str = "kind"
     text: str = ""
     opened: set[str] = field(default_factory=set)  # keys of folds
     chosen: int | None = None  # the call that is open

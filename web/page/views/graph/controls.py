@@ -14,9 +14,8 @@ from webpte.inspection.report import MethodGraph
 
 NO_CLOCK = "This adapter has no timestamp queries: kernels cannot be timed."
 KEYS = (
-    "Arrow keys go along the edges, Enter opens a box, + and - zoom, 0 shows all, Shift and an "
-    "arrow key move the drawing, F gives it the full window. The wheel zooms once the drawing is "
-    "clicked."
+    "Arrow keys follow edges · Enter opens · + and − zoom · 0 fits · Shift+arrows move · "
+    "F full window · Click, then scroll to zoom"
 )
 
 
@@ -62,7 +61,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
         type="text",
         value=choices.text,
         data_act=act("search"),
-        placeholder="linear, rms, int8 …",
+        placeholder="Operator, value or dtype",
         autocomplete="off",
         spellcheck="false",
     )
@@ -79,7 +78,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
               aria_label="Next match", aria_disabled=nothing),
             class_="graph-steps",
         )  # fmt: skip
-    label = h("label", h("span", "Search operators, values or dtypes"), field)
+    label = h("label", h("span", "Search (Enter: next, Shift+Enter: previous)"), field)
     return h("form", label, steps, class_="graph-search", data_act=act("step"), data_by="1")
 
 
@@ -143,19 +142,19 @@ def legend_view(
     if choices.colour != "time" or tints.times is not None:
         again = choices.colour == "time"
         return h(
-            "div", tints.legend(), _measure(act, "Measure again", busy) if again else None,
+            "div", tints.legend(), _measure(act, "Profile again", busy) if again else None,
             class_="graph-meaning",
         )  # fmt: skip
     if choices.stage != "planned":
-        text = "Times are measured on the optimized graph."
+        text = "Times are of the optimized graph."
         button = h("button", "Optimized graph", type="button", data_act=act("stage"),
                    data_value="planned")  # fmt: skip
     elif not clock or traced:
-        text, button = NO_CLOCK if not clock else "The last measurement was of other calls.", None
-        button = _measure(act, "Measure again", busy) if clock else None
+        text, button = NO_CLOCK if not clock else "The last profile was of other calls.", None
+        button = _measure(act, "Profile again", busy) if clock else None
     else:
-        text = "Not measured yet: measuring runs the method once with the current inputs."
-        button = _measure(act, "Measure", busy)
+        text = "Not profiled yet: one run with the current inputs."
+        button = _measure(act, "Profile", busy)
     return h("div", h("p", text, class_="note"), button, class_="graph-meaning")
 
 

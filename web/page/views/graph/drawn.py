@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from page.shared.html.units import plural, shape_text
+from page.views.graph.kinds import attributes_text
 from page.views.graph.names import Names, short
 from page.views.graph.outline import Box, Fold, OutlineCall
 from page.views.graph.tints import Tints
@@ -104,7 +105,8 @@ def drawing_of(graph: MethodGraph, outline: Sequence[Box], names: Names | None =
 
 
 def _call(graph: MethodGraph, node: Node) -> DrawnBox:
-    return DrawnBox(f"call {node.id}", "call", short(node.op), gives_text(graph, node), node.id)
+    text = " · ".join(filter(None, (gives_text(graph, node), attributes_text(graph, node))))
+    return DrawnBox(f"call {node.id}", "call", short(node.op), text, node.id)
 
 
 def _edges(

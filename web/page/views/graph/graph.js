@@ -27,6 +27,10 @@ const watch = (panel, tell) => {
   panel.addEventListener("keydown", (event) => {
     const plain = !event.altKey && !event.ctrlKey && !event.metaKey;
     if (event.key.toLowerCase() === "f" && plain && !isTyping(event.target)) tell("full", {});
+    if (event.key === "Enter" && event.shiftKey && event.target.closest(".graph-search")) {
+      event.preventDefault(); // Enter alone submits the form, which goes on
+      tell("step", { by: "-1" });
+    }
     if (event.key === "Escape" && event.target.closest(".graph-inside")) tell("close", {});
     else if (event.key === "Escape" && panel.querySelector(".graph-full") && !panel.querySelector(".graph-inside")) tell("full", {});
     const boxes = [...panel.querySelectorAll(".graph-box > button")];

@@ -385,9 +385,10 @@ VIEW = View(
     "graph",
     "Graph",
     order=20,
+    also="netron operators model",
     make=GraphPanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
     style=True,
-    commands=(Command("Graph in the full window, or not", "full"),),
+    commands=(Command("Toggle full window", "full", also="fullscreen maximize"),),
 )

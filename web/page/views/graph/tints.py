@@ -1,4 +1,4 @@
-"""Colours of calls: by device, by dtype, or by time; text says the same."""
+"""Colours of calls: by kind, by device, by dtype, or by time; text says the same."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from page.shared.html.markup import Html, h
 from page.shared.html.units import count_text, us_text
 from page.views.graph.choices import PLACES
+from page.views.graph.kinds import KINDS, kind_of
 from webpte.inspection.report import MethodGraph, Node, Trace
 
 TINTS = 6  # colours of graph.css for dtypes
@@ -75,6 +76,8 @@ class Tints:
 
     def of(self, node: Node) -> str:
         """Return the CSS class of a call's colour."""
+        if self._colour == "kind":
+            return f"graph-kind-{kind_of(node)}"
         if self._colour == "where":
             return f"graph-{node.where}"
         if self._colour == "dtype":
@@ -118,6 +121,9 @@ class Tints:
 
     def _meanings(self) -> list[tuple[str, str, int]]:
         nodes = self._graph.nodes
+        if self._colour == "kind":
+            kinds = Counter(map(kind_of, nodes))
+            return [(f"graph-kind-{one}", one, kinds[one]) for one in KINDS if kinds[one]]
         if self._colour == "where":
             places = Counter(node.where for node in nodes)
             return [(f"graph-{one}", PLACES.get(one, one), n) for one, n in places.items()]

@@ -8,8 +8,9 @@ from pathlib import PurePath
 
 from page.browser import Message
 from page.core.palette import Command
-from page.core.session import DEVICE_NAMES, Held, Session
+from page.core.session import Held, Session
 from page.core.state import AppState, Change
+from page.shared.html.empty import empty_view
 from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import us_text
 from page.views.profile.memory import memory_view
@@ -28,13 +29,13 @@ from webpte.errors import WebpteError
 from webpte.inspection.kernel_rates import rates_of
 from webpte.inspection.report import MemoryReport, Rates, Trace
 
-_OUTDATED = "Outdated: the inputs have changed since this trace."
+_OUTDATED = "Inputs changed since this trace. Record it again."
 _MEASURED = ("webgpu", "native")  # devices with measurable peak rates
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Two runs of a method in a row; the cold one does the work for new shapes."""
+    """Two runs of a method in a row; the first one does the work for new shapes."""
 
     held: Held  # by the inputs
     first: Trace
@@ -85,7 +86,7 @@ class ProfilePanel(Panel):
             return
         traced, held = traced_inputs(self.state, session), session.held()
         self.state.show(error="")
-        self.state.tell("Tracing a run", "busy")
+        self.state.tell("Recording a trace", "busy")
         work = self._trace(session, session.method, traced, held)
         await self.state.do(session, work, f"tracing {session.method}")
 
@@ -97,13 +98,13 @@ class ProfilePanel(Panel):
         session.traces[method] = first
         await asyncio.sleep(0)  # handles messages: on NumPy a run never awaits
         if session.runner.stopping:
-            self.state.tell("Stopped: only the cold run is traced")
+            self.state.tell("Stopped after the first run")
             return
         again = await session.program.trace(method, *arrays)
         self._profiles[method] = Profile(held, first, again, traced.note)
         session.traces[method] = again
         taken = us_text(first.microseconds), us_text(again.microseconds)
-        told = f"Traced: cold {taken[0]}, warm {taken[1]}"
+        told = f"Traced: first run {taken[0]}, second {taken[1]}"
         if again.timed and again.device in _MEASURED:
             await self._measure(session, told)
         self.state.tell(told)
@@ -208,13 +209,10 @@ class ProfilePanel(Panel):
         profile, trace = self._profiles.get(session.method), self._shown()
         head = h("div", h("h2", "Timeline"), class_="card-head")
         if profile is None or trace is None:
-            text = (
-                f"Runs {session.method} twice with the current inputs and shows where time goes. "
-                "Caches and other state keep their values."
-            )
+            text = f"Runs {session.method} twice, and shows where the time goes."
             note = traced_inputs(self.state, session).note
-            told = [h("p", line, class_="note") for line in (text, note) if line]
-            return [head, self._controls(session, None), *told]
+            told = h("p", note, class_="note") if note else None
+            return [head, empty_view("profile", text, self._controls(session, None), told)]
         stale = profile.held != session.held()
         return [
             head,
@@ -228,8 +226,7 @@ class ProfilePanel(Panel):
             stages_table(profile.first, profile.again),
             h(
                 "p",
-                "“Cold” and “warm” are two runs in a row. Work that new shapes need once is in the "
-                "cold run, unless an earlier run has done it.",
+                "Work that new shapes need once is in the first run.",
                 class_="note",
             ),
         ]
@@ -246,7 +243,7 @@ class ProfilePanel(Panel):
             "div",
             h(
                 "button",
-                f"Trace {session.method} on {DEVICE_NAMES.get(session.device, session.device)}",
+                "Record a trace",
                 type="button",
                 class_="primary",
                 data_act=self.act("trace"),
@@ -322,9 +319,10 @@ VIEW = View(
     "profile",
     "Profile",
     order=30,
+    also="perf performance speed time slow",
     make=ProfilePanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
     style=True,
-    commands=(Command("Trace a run", "trace"),),
+    commands=(Command("Record a trace", "trace", also="perf speed profile"),),
 )

@@ -1,4 +1,4 @@
-"""The timeline of one run, the cold and the warm run by part, and rows by kernel, op or layer."""
+"""The timeline of one run, both runs by part, and rows by kernel, op or layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webpte.inspection.report.timeline import GPU, HOST, WITHOUT_CLOCK
 MOST_BARS = 1000  # of a row; a patch of the page must stay quick
 KERNEL_COLOURS = 9  # of profile.css; more kernels share one
 BY = {"kernel": "kernel", "op": "op", "layer": "layer", "where": "device"}
-RUNS = {"first": "cold", "again": "warm"}  # two runs in a row
+RUNS = {"first": "first run", "again": "second run"}  # two runs in a row
 PLACES = {"gpu": "GPU", "host": "host (Python)"}
 KINDS = {
     "prepare": "shapes, plan and pipelines",
@@ -121,7 +121,7 @@ def clock_notes(trace: Trace) -> list[Html]:
 
 
 def stages_table(first: Trace, again: Trace | None) -> Html:
-    """Return the times of the cold and the warm run by part."""
+    """Return the times of the first and the second run by part."""
     runs = [first] if again is None else [first, again]
     kernels = sum(1 for span in runs[-1].spans if span.kind == "kernel")
     kinds = [kind for kind in KINDS if any(run.time_of(kind) for run in runs)]

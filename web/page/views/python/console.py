@@ -11,10 +11,13 @@ import asyncio
 import contextlib
 import inspect
 import io
+import re
+import rlcompleter
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,8 @@ _FILE = "<cell>"
 _MOST_TEXT = 20_000  # characters of printed text, and of a repr
 _ROWS, _COLUMNS = 8, 8
 _POINTS = 480  # of a curve
+_WORD = re.compile(r"[A-Za-z_][\w.]*$")
+_MOST_OPTIONS = 60
 _SIZE = (480, 120)
 
 
@@ -42,6 +47,14 @@ class CellResult:
     value: Html | None = None
     error: str = ""
     interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell that ran."""
+
+    source: str
+    result: CellResult
 
 
 class Console:
@@ -72,6 +85,19 @@ class Console:
                 return CellResult(_cut(printed.getvalue()), None, error_text(error))
         return CellResult(_cut(printed.getvalue()), shown)
 
+    def complete(self, text: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Return what completes the name or attribute at the end of a text, as far as all options
+        agree, and the options."""
+        word = _WORD.search(text)
+        if word is None:
+            return "", []
+        completer = rlcompleter.Completer({**self._names, **names})
+        found = dict.fromkeys(_completions(completer, word[0]))
+        options = [one.rstrip("() ") for one in found]
+        first, last = min(options, default=""), max(options, default="")
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+        return "".join(one for one, _ in same)[len(word[0]) :], options
+
     async def _value(self, source: str) -> Any:
         """Run all statements, and return the value of the last one if it is an expression."""
         tree = ast.parse(source, _FILE)
@@ -86,6 +112,17 @@ class Console:
     async def _execute(self, code: Any) -> Any:
         value = eval(code, self._names)
         return await value if code.co_flags & inspect.CO_COROUTINE else value
+
+
+def _completions(completer: rlcompleter.Completer, word: str) -> Iterator[str]:
+    for number in range(_MOST_OPTIONS):
+        try:
+            found = completer.complete(word, number)
+        except Exception:  # a property of an object may raise anything
+            return
+        if found is None:
+            return
+        yield found
 
 
 def error_text(error: BaseException) -> str:

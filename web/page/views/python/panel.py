@@ -15,13 +15,14 @@ from page.core.session import Session
 from page.core.state import AppState, Change
 from page.shared.html.markup import Html, h, render
 from page.views.python.code import as_python
-from page.views.python.console import CellResult, Console
+from page.views.python.console import Cell, CellResult, Console
 from page.views.python.javascript import READS, folder_of
 from page.views.python.languages import COMPILED, LANGUAGES, PYTHON, Language, languages_of
 from page.views.view import METHOD, PROGRAM, Panel, View
 from webpte.compiling import compile_zip
 
-_FIELD = "python-cell"
+_FIELD, _OPTIONS = "python-cell", "python-options"
+_MOST_CELLS = 20
 _FIRST = "outputs = await program.run(method, *inputs)\noutputs[0]"
 _RUNNING = "running code"
 _COMPILING = "compiling the program"
@@ -33,19 +34,19 @@ class PythonPanel(Panel):
         super().__init__(view, state)
         self._console = Console(state.browser.interruptible)
         self._source = _FIRST
-        self._result: CellResult | None = None
+        self._cells: list[Cell] = []  # that ran, the newest last
         self._language = PYTHON
 
     def forget(self) -> None:
         self._console.forget()
-        self._result = None
+        self._cells = []
 
     def draw(self) -> None:
         session = self.state.session
         if session is None:
             return
         self.show(h("div", self._cell(session), self._code(session), class_="python"))
-        self.tell_script()
+        self.tell_script(history=[cell.source for cell in self._cells])
 
     def _cell(self, session: Session) -> Html:
         busy = session.runner.busy
@@ -67,7 +68,7 @@ class PythonPanel(Panel):
                 h("code", "np"),
                 " and ",
                 h("code", "webpte"),
-                ". Names stay from cell to cell.",
+                ". Variables persist between runs.",
                 class_="note",
             ),
             h(
@@ -100,22 +101,47 @@ class PythonPanel(Panel):
                 data_act=self.act("run"),
                 class_="python-form",
             ),
-            h("div", self._shown(), class_="python-result", role="status"),
+            h(
+                "p",
+                "Tab completes (Esc, then Tab leaves the field), Arrow up brings earlier code.",
+                class_="note",
+            ),
+            h("div", id=_OPTIONS, class_="python-options", role="status"),
+            h(
+                "div",
+                _shown(self._cells[-1].result) if self._cells else None,
+                class_="python-result",
+                role="status",
+            ),
+            self._earlier(),
             class_="card",
         )
 
-    def _shown(self) -> list[Html]:
-        result = self._result
-        if result is None:
-            return []
-        printed = h("pre", h("code", result.printed), tabindex="0") if result.printed else None
-        error = (
-            h("pre", h("code", result.error), tabindex="0", class_="python-error")
-            if result.error
-            else None
+    def _earlier(self) -> Html | None:
+        """Return the cells before the last one, the newest first."""
+        if len(self._cells) < 2:
+            return None
+        rows = [
+            h("li", h("pre", h("code", cell.source), tabindex="0"), _shown(cell.result))
+            for cell in reversed(self._cells[:-1])
+        ]
+        return h(
+            "details",
+            h("summary", f"Earlier cells ({len(rows)})"),
+            h("ol", rows, class_="python-earlier"),
+            id="python-earlier",
+            open=True,
         )
-        ended = h("p", "Cancelled.", class_="soft") if result.interrupted else None
-        return [one for one in (printed, result.value, error, ended) if one is not None]
+
+    def on_complete(self, message: Message) -> None:
+        """Complete the name before the cursor."""
+        session = self.state.session
+        if session is not None:
+            text = str(message["text"])
+            more, options = self._console.complete(text, _names(session))
+            listed = " ".join(one.rpartition(".")[2] for one in options) if len(options) > 1 else ""
+            self.state.show(**{_OPTIONS: listed})
+            self.tell_script(completed={"text": text, "more": more})
 
     def _code(self, session: Session) -> Html:
         languages = languages_of(session)
@@ -262,10 +288,10 @@ class PythonPanel(Panel):
             await self.on_run({"fields": {"source": source}})
 
     async def _run(self, session: Session) -> None:
-        self._result = None
-        result = await self._console.run(self._source, _names(session))
+        source = self._source
+        result = await self._console.run(source, _names(session))
         if session is self.state.session:
-            self._result = result
+            self._cells = [*self._cells, Cell(source, result)][-_MOST_CELLS:]
             if result.interrupted:
                 self.state.tell("Cancelled")
             elif result.error:
@@ -278,7 +304,18 @@ class PythonPanel(Panel):
             known = languages_of(self.state.session)
             chosen = str(message.get("value") or PYTHON)  # a command means Python
             text = known.get(chosen, known[PYTHON]).write(self.state.session)
-            self.state.browser.show(copy={"text": text, "done": "The code is copied"})
+            self.state.browser.show(copy={"text": text, "done": "Code copied"})
+
+
+def _shown(result: CellResult) -> list[Html]:
+    printed = h("pre", h("code", result.printed), tabindex="0") if result.printed else None
+    error = (
+        h("pre", h("code", result.error), tabindex="0", class_="python-error")
+        if result.error
+        else None
+    )
+    ended = h("p", "Cancelled.", class_="soft") if result.interrupted else None
+    return [one for one in (printed, result.value, error, ended) if one is not None]
 
 
 _NOTES = {
@@ -319,6 +356,7 @@ VIEW = View(
     "python",
     "Python",
     order=90,
+    also="code console script",
     make=PythonPanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),

@@ -31,13 +31,56 @@ const endCode = async (button) => {
   document.getElementById("python-reload").addEventListener("click", () => location.reload());
 };
 
+let history = []; // the code of earlier cells, the newest last
+let at = 0; // the shown one; the length of `history`: what is being written
+let written = "";
+let leaves = false; // Escape was pressed: Tab moves the focus
+
+// Brings the code before or after that in the field, at its first or last line.
+const step = (field, by) => {
+  if (at + by < 0 || at + by > history.length) return;
+  if (at === history.length) written = field.value;
+  at += by;
+  field.value = at === history.length ? written : history[at];
+  field.setSelectionRange(field.value.length, field.value.length);
+};
+
+const watchField = (field, event, tell) => {
+  const { value, selectionStart: cursor, selectionEnd: end } = field;
+  const plain = !event.ctrlKey && !event.metaKey && !event.altKey && !event.shiftKey && cursor === end;
+  if (event.key === "ArrowUp" && plain && !value.slice(0, cursor).includes("\n") && at > 0) step(field, -1);
+  else if (event.key === "ArrowDown" && plain && !value.slice(cursor).includes("\n") && at < history.length) step(field, 1);
+  else if (event.key === "Tab" && plain && !leaves && /[\w.]$/.test(value.slice(0, cursor))) tell("complete", { text: value.slice(0, cursor) });
+  else {
+    if (event.key === "Escape") leaves = true;
+    else if (event.key !== "Tab") leaves = false;
+    return;
+  }
+  event.preventDefault();
+};
+
+// Inserts what completes the text before the cursor, unless it has changed.
+const complete = (field, { text, more }) => {
+  if (!more || field?.value.slice(0, field.selectionStart) !== text) return;
+  field.setRangeText(more, text.length, text.length, "end");
+};
+
 export const show = (panel, data, tell) => {
   document.getElementById("python-stuck")?.remove();
+  if (data.history && data.history.join("\0") !== history.join("\0")) {
+    history = data.history;
+    at = history.length;
+  }
+  if (data.completed) complete(panel.querySelector("#python-cell"), data.completed);
   if (watched.has(panel)) return;
   watched.add(panel);
   if (signals) tell("signals", { signals });
   panel.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.matches("textarea")) return;
+    if (!event.target.matches("textarea")) return;
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) {
+      watchField(event.target, event, tell);
+      return;
+    }
     event.preventDefault();
     event.target.closest("form").requestSubmit();
   });

@@ -9,6 +9,7 @@ from page.browser import Message
 from page.core.session import Session
 from page.core.state import AppState, Change
 from page.shared.html.markup import Html, h, render
+from page.shared.html.matches import marked_words
 from page.shared.html.tokenizer_note import reading_note, tokenizer_note
 from page.shared.html.units import ms_text, plural
 from page.shared.outputs.figures import bar
@@ -149,23 +150,34 @@ class RankPanel(Panel):
 
 def _ranking(asked: RankFields) -> Html:
     """Return the ranking, with bars as long as scores are high."""
-    rows = [
-        h(
-            "li",
-            h("span", one.text, class_="rank-text"),
-            h("span", f"{one.score:.2f}", class_="share number"),
-            bar(100 * max(one.score, 0), 6),
-        )
-        for one in asked.found
-    ]
+    rows, others = (
+        [_row(one, asked.query) for one in asked.found if (one.score > 0) == matching]
+        for matching in (True, False)
+    )
     head = h("div", h("h2", "Nearest first"), h("span", asked.summary, class_="note"))
     note = "1: as near as the same text, 0: unrelated."
+    folded = h(
+        "details",
+        h("summary", f"Unrelated ({len(others)})"),
+        h("ol", others, class_="bars rank-list"),
+        id="rank-unrelated",
+    )
     return h(
         "section",
         h("div", head, class_="card-head"),
-        h("ol", rows, class_="bars rank-list"),
+        h("ol", rows, class_="bars rank-list") if rows else h("p", "No match.", class_="soft"),
+        folded if others else None,
         h("p", note, class_="note"),
         class_="card",
+    )
+
+
+def _row(one: Ranked, query: str) -> Html:
+    return h(
+        "li",
+        h("span", marked_words(one.text, query), class_="rank-text"),
+        h("span", f"{one.score:.2f}", class_="share number"),
+        bar(100 * max(one.score, 0), 6),
     )
 
 
@@ -173,6 +185,7 @@ VIEW = View(
     "rank",
     "Rank",
     order=14,
+    also="search similarity",
     make=RankPanel,
     needs=(SENTENCE_ENCODER,),
     follows=(Change.SESSION,),

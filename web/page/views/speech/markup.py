@@ -30,7 +30,7 @@ def recognizer(
     rate = task.rate if isinstance(task, SpeechRecognition) else 16_000
     listen = h(
         "button",
-        "Listen",
+        "Live mic",
         type="button",
         class_="primary",
         disabled=not ready,
@@ -80,7 +80,7 @@ def recognizer(
 def transcript(lines: Sequence[TimedLine]) -> Html:
     """Return the recognized text, with times."""
     if not lines:
-        return h("p", "What is said is shown here, while it is said.", class_="note")
+        return h("p", "Your words appear here as you speak.", class_="note")
     rows = [
         h(
             "li",

@@ -209,7 +209,7 @@ class SpeechPanel(Panel):
         now = self._now
         now.text = str(message["fields"]["text"])
         if not now.text.strip():
-            self.state.tell("Write what is to be said", "bad")
+            self.state.tell("Enter some text", "bad")
             return
         self.state.show(error="")
         self.state.tell("Speaking", "busy")
@@ -227,7 +227,7 @@ class SpeechPanel(Panel):
             self.state.tell("Speaking was cancelled")
             return
         if not parts:
-            self.state.tell("The voice knows none of these letters", "bad")
+            self.state.tell("This voice knows none of these letters", "bad")
             return
         samples = np.concatenate(parts)
         now.audio = self.state.browser.download_url(wave_file(samples, task.rate))

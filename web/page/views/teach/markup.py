@@ -62,7 +62,7 @@ def adds_view(lesson: Lesson, empty: bool, act: Act) -> list[Html]:
 
 def thinks_view(lesson: Lesson, likely: Sequence[float]) -> Html:
     if not likely:
-        text = "Draw something to see the prediction."
+        text = "Draw something to get a prediction."
         if not lesson.losses:
             text = "Draw an example, choose its class, and draw the next one. Then press Learn."
         return h("p", text, class_="note")

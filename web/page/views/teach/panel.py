@@ -253,6 +253,7 @@ VIEW = View(
     "teach",
     "Teach",
     order=12,
+    also="train learn",
     make=TeachPanel,
     needs=(TEACHABLE,),
     follows=(Change.SESSION,),

@@ -11,12 +11,11 @@ from page.shared.outputs.figures import loss_figure
 from page.views.train.course import EXAMPLE, MOST_STEPS, Course
 
 LEARNS, ANSWERS = "train-learns", "train-answers"
-NAMES = ("As it was", "As trained")
+NAMES = ("Before", "After")
 Act = Callable[[str], str]
 _ABOUT = (
-    "Each line is a text, or a question and its answer with => in between. The model learns them "
-    "on your GPU, as a LoRA: small matrices beside its weights, which stay as they are. What you "
-    "write stays in this tab."
+    "One text in each line, or a question and its answer with => in between. The model learns them "
+    "as a LoRA, on your GPU. Nothing leaves this tab."
 )
 
 
@@ -44,7 +43,7 @@ def lines_card(course: Course, training: bool, busy: bool, act: Act) -> Html:
     example = h("button", "Example lines", type="button", data_act=act("example"), disabled=busy)
     upload = h(
         "label",
-        "Open a text",
+        "Upload text",
         h("input", type="file", accept=".txt,text/plain", data_act=act("file"), disabled=busy),
         class_="button",
     )
@@ -108,7 +107,7 @@ def learns_view(course: Course, done: int | None = None) -> Html | None:
 
 def ask_card(course: Course, busy: bool, answering: bool, act: Act) -> Html:
     if course.lora is None:
-        note = "Train first. Then ask here, and see the answers from before and after."
+        note = "Train first, then compare answers before and after."
         return h("section", h("h2", "Try it"), h("p", note, class_="note"), class_="card")
     field = h(
         "input",

@@ -224,7 +224,7 @@ class TrainPanel(Panel):
                 if session.runner.stopping:
                     break
         self._show_answers(course)
-        self.state.tell("Answered twice")
+        self.state.tell("Answered")
 
     def _show_answers(self, course: Course) -> None:
         shown = render([markup.answers_view(course.answers)])
@@ -255,6 +255,7 @@ VIEW = View(
     "train",
     "Train",
     order=13,
+    also="fine-tune lora",
     make=TrainPanel,
     needs=(TRAINABLE,),
     follows=(Change.SESSION,),

@@ -187,7 +187,7 @@ const ARRAYS = {
     int8: Int8Array, int16: Int16Array, int32: Int32Array, uint8: Uint8Array, bool: Uint8Array,
 };
 
-const INPUTS = { drawing: drawingPad, picture: pictureInput, sound: soundInput, speech: soundInput, text: textInput, sentences: sentencesInput, numbers: numbersInput };
+const INPUTS = { drawing: drawingPad, picture: pictureInput, sound: soundInput, speech: soundInput, spoken: soundInput, text: textInput, sentences: sentencesInput, numbers: numbersInput };
 
 // Returns an element for a task's input. `give(value)` gets each value, and may return a promise, which is awaited before
 // the next picture of a camera.

@@ -299,7 +299,8 @@ class WebGPUDevice:
         self.interop_calls += 1
         with translated("timing kernels"):
             self._attach(run.plan, run.payload)
-            return self._timed(self._engine.profile(run.plan, _described(run)))
+            timed = load_script("gpu/webgpu/timing.js")
+            return self._timed(timed(self._engine, run.plan, _described(run)))
 
     async def _timed(self, promise: Any) -> tuple[bytes, list[float]]:
         self.interop_calls += 2

@@ -8,7 +8,7 @@
 // (number, undefined, error name, error message).
 
 ((device, makeReplay, makeUpload, waiter, completed) => {
-    const { makeChunkedEncoder, encode, encodeTimed, sliceOf, makeStagingRing, makeHeapView } = makeReplay(device);
+    const { makeChunkedEncoder, encode, sliceOf, makeStagingRing, makeHeapView } = makeReplay(device);
     const buffers = new Map();
     const pipelines = new Map();
     const modules = new Map();
@@ -69,6 +69,13 @@
         plan.payload?.close();
         plan.result?.close();
         plan.payload = plan.result = null;
+    }
+
+    // Sets views such as `makeHeapView` makes.
+    function attachViews(id, payload, result) {
+        const plan = planOf(id);
+        detach(plan);
+        Object.assign(plan, { payload, result });
     }
 
     function planOf(id) {
@@ -153,7 +160,7 @@
     function submit(plan, copies, read, encodeKernels = encode, whole = true, slice = sliceOf(plan)) {
         const chunked = makeChunkedEncoder(whole);
         const uploads = slice.isFirst ? plan.uploads : [];
-        if (uploads.length) plan.ring.upload(uploads, plan.payload.bytes(), chunked.encoder);
+        if (uploads.length) plan.ring.upload(uploads, plan.payload, chunked.encoder);
         encodeAll(chunked, plan, copies, encodeKernels, slice);
         const staging = read && slice.isLast && plan.resultBytes ? stagingOf(plan) : null;
         for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
@@ -322,11 +329,10 @@
 
         // Sets the arrays in Python's memory that a plan uploads from, and that its results are written to.
         attach(id, payload, result) {
-            const plan = planOf(id);
-            detach(plan);
-            plan.payload = payload && makeHeapView(payload);
-            plan.result = result && makeHeapView(result);
+            attachViews(id, payload && makeHeapView(payload), result && makeHeapView(result));
         },
+
+        attachViews,
 
         destroyPlan(id) {
             const plan = plans.get(id);
@@ -363,18 +369,11 @@
             return true;
         },
 
-        // A run with a timestamp around every dispatch; promises its results and the nanoseconds.
-        profile(id, described) {
+        // A run whose dispatches `encodeKernels` encodes, in place of replay.js; promises its results.
+        runBy(encodeKernels, id, described) {
             check();
             const plan = planOf(id);
-            return validated(async () => {
-                let times;
-                const staging = submit(plan, copiesOf(described), true, (chunked) => {
-                    times = encodeTimed(chunked, plan);
-                });
-                const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);
-                return { bytes, nanoseconds: JSON.stringify(nanoseconds) };
-            });
+            return validated(() => collect(plan, submit(plan, copiesOf(described), true, encodeKernels)));
         },
 
         copy(described) {

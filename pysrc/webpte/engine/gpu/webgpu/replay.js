@@ -1,8 +1,8 @@
 // The parts of a plan's replay: its inputs on their way to the GPU, its dispatches as commands, its bytes in Python.
 //
-// Evaluates to a function of a device that returns `makeChunkedEncoder`, `encode`, `encodeTimed`, `sliceOf`,
-// `makeStagingRing` and `makeHeapView`. A plan has `dispatches`, each with a pipeline, a bind group and a grid. Long
-// plans are submitted in chunks.
+// Evaluates to a function of a device that returns `makeChunkedEncoder`, `encode`, `sliceOf`, `makeStagingRing` and
+// `makeHeapView`. A plan has `dispatches`, each with a pipeline, a bind group and a grid. Long plans are submitted in
+// chunks.
 
 ((device) => {
     // Dispatches per submission; docs/inside/experiments.md has the measured gain.
@@ -55,43 +55,6 @@
         pass?.end();
     }
 
-    // Encodes one pass per dispatch, with a timestamp before and after each. Returns a function to call
-    // after the submission; it promises the nanoseconds of each dispatch.
-    function encodeTimed({ encoder }, plan) {
-        const count = plan.dispatches.length;
-        const perSet = 2048; // dispatches per query set: WebGPU allows 4096 queries
-        const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
-        const resolved = device.createBuffer({ size: Math.max(16 * count, 16), usage });
-        const staging = device.createBuffer({
-            size: resolved.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-        });
-        const querySets = [];
-        for (let start = 0; start < count; start += perSet) {
-            const part = plan.dispatches.slice(start, start + perSet);
-            const querySet = device.createQuerySet({ type: "timestamp", count: 2 * part.length });
-            querySets.push(querySet);
-            part.forEach(({ pipeline, group, x, y, z }, i) => {
-                const timestampWrites = { querySet, beginningOfPassWriteIndex: 2 * i, endOfPassWriteIndex: 2 * i + 1 };
-                const pass = encoder.beginComputePass({ timestampWrites });
-                pass.setPipeline(pipeline);
-                pass.setBindGroup(0, group);
-                pass.dispatchWorkgroups(x, y, z);
-                pass.end();
-            });
-            encoder.resolveQuerySet(querySet, 0, 2 * part.length, resolved, 16 * start);
-        }
-        encoder.copyBufferToBuffer(resolved, 0, staging, 0, resolved.size);
-        return async () => {
-            try {
-                await staging.mapAsync(GPUMapMode.READ);
-                const stamps = new BigUint64Array(staging.getMappedRange());
-                return plan.dispatches.map((_, i) => Number(stamps[2 * i + 1] - stamps[2 * i]));
-            } finally {
-                for (const object of [staging, resolved, ...querySets]) object.destroy();
-            }
-        };
-    }
-
     const MAPPED = { from: 1 << 17, to: 1 << 24 }; // payload sizes that use a staging buffer
 
     function createMapped(nbytes) {
@@ -121,18 +84,24 @@
         }
 
         return {
-            // Uploads parts of `bytes`; `uploads` has rows of target buffer, offset in `bytes` and size.
-            upload(uploads, bytes, encoder) {
-                const staged = MAPPED.from <= bytes.length && bytes.length <= MAPPED.to;
-                const taken = staged ? take(bytes.length) : null;
+            // Uploads parts of a payload; `uploads` has rows of target buffer, offset in the payload and size.
+            upload(uploads, payload, encoder) {
+                const staged = MAPPED.from <= payload.size && payload.size <= MAPPED.to;
+                const taken = staged ? take(payload.size) : null;
                 if (!taken) {
+                    const bytes = payload.bytes();
                     for (const [target, offset, size] of uploads) {
                         device.queue.writeBuffer(target, 0, bytes, offset, size);
                     }
                     return;
                 }
                 const { buffer, mapped } = taken;
-                mapped.set(bytes);
+                try {
+                    payload.writeTo(mapped);
+                } catch (error) {
+                    buffer.destroy();
+                    throw error;
+                }
                 buffer.unmap();
                 used.push(buffer);
                 for (const [target, offset, size] of uploads) {
@@ -163,15 +132,18 @@
     function makeHeapView(array) {
         const owner = array.copy(); // Pyodide destroys the argument's proxy when the call returns
         let view = owner.getBuffer("u8");
+        // The current bytes. When the WASM heap grows, every older view of it becomes empty and is renewed.
+        const bytes = () => {
+            if (!view.data.byteLength) {
+                view.release();
+                view = owner.getBuffer("u8");
+            }
+            return view.data;
+        };
         return {
-            // The current bytes. When the WASM heap grows, every older view of it becomes empty and is renewed.
-            bytes() {
-                if (!view.data.byteLength) {
-                    view.release();
-                    view = owner.getBuffer("u8");
-                }
-                return view.data;
-            },
+            size: view.data.byteLength,
+            bytes,
+            writeTo: (target) => target.set(bytes()),
 
             close() {
                 view.release();
@@ -180,5 +152,5 @@
         };
     }
 
-    return { makeChunkedEncoder, encode, encodeTimed, sliceOf, makeStagingRing, makeHeapView };
+    return { makeChunkedEncoder, encode, sliceOf, makeStagingRing, makeHeapView };
 })

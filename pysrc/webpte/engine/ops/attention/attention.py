@@ -44,7 +44,7 @@ from webpte.engine.ops.attention.attention_choice import lower_attention
 from webpte.engine.ops.attention.attention_kernels import Attention
 from webpte.engine.ops.attention.cache_packing import pack_rows, packing_of, unpack_rows
 from webpte.engine.ops.attention.cache_write_kernels import lower_packing, lower_update
-from webpte.engine.ops.core.args import Args
+from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.quads import INT32_MAX, float_type
 from webpte.engine.ops.core.records import Dispatch, SymIntBound
 from webpte.engine.ops.core.registry import register
@@ -121,23 +121,20 @@ def update_bounds(args: Args) -> list[SymIntBound]:
     return args.bound("input_pos", 0, positions - tokens, why)
 
 
-def lower_cache_update(args: Args) -> list[Dispatch]:
-    value, cache = args.tensor("value"), args.tensor("cache")
+def lower_cache_update(args: Args, target: TensorArg) -> list[Dispatch]:
+    """Write new rows to `target`: the cache, or a copy of it."""
+    value = args.tensor("value")
     if value.numel == 0:
         return []
-    packing, size = packing_of(cache.dtype), value.dims[3]
+    packing, new, position = (
+        packing_of(target.dtype),
+        tokens_first(value),
+        args.uniform("input_pos"),
+    )
+    held = cache_heads(target, value.dims[3])
     if packing is not None:
-        new, held = tokens_first(value), cache_heads(cache, size)
-        stored = float_type(args, value)
-        return [lower_packing(new, held, packing, stored, args.uniform("input_pos"))]
-    return [
-        lower_update(
-            tokens_first(value),
-            tokens_first(cache),
-            cache.dtype.storage.itemsize,
-            args.uniform("input_pos"),
-        ),
-    ]
+        return [lower_packing(new, held, packing, float_type(args, value), position)]
+    return [lower_update(new, held, target.dtype.storage.itemsize, position)]
 
 
 # References
@@ -186,9 +183,9 @@ def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
     return np.array(True), mask.astype(np.float64)
 
 
-def write_rows(args: Args, new: str, cache: str, position: int) -> None:
-    """Write new keys or values to a cache, packed if the cache is."""
-    rows, held = args.array(new), args.array(cache)
+def write_rows(args: Args, new: str, cache: str, held: Array) -> None:
+    """Write new keys or values to the array of a cache, or a copy of it, packed if the cache is."""
+    rows, position = args.array(new), args.integer("input_pos")
     packing = packing_of(args.tensor(cache).dtype)
     packed = rows if packing is None else pack_rows(rows, packing)
     held[:, position : position + rows.shape[1]] = packed
@@ -217,8 +214,8 @@ def run_cached(args: Args, writes: bool) -> Array:
     call = read_cached(args, writes)
     q, position = args.array("query"), args.integer("input_pos")
     if writes:
-        write_rows(args, "key", "k_cache", position)
-        write_rows(args, "value", "v_cache", position)
+        write_rows(args, "key", "k_cache", args.array("k_cache"))
+        write_rows(args, "value", "v_cache", args.array("v_cache"))
     count = call.keys + (position if call.follows else 0)
     keys, values = (read_rows(args, name, count) for name in ("k_cache", "v_cache"))
     arrays = (x.transpose(0, 2, 1, 3) for x in (q, keys, values))
@@ -241,7 +238,7 @@ def run_masked(args: Args) -> Array:
 
 
 def run_update(args: Args) -> Array:
-    write_rows(args, "value", "cache", args.integer("input_pos"))
+    write_rows(args, "value", "cache", args.array("cache"))
     if args.out.id == args.tensor("cache").id:
         return args.array("cache")
     return np.zeros(args.out.maximum, args.out.dtype.numpy)
@@ -270,7 +267,7 @@ register(
     "update_cache.default",
     UPDATE,
     shape=update_shape,
-    lower=lower_cache_update,
+    lower=lambda args: lower_cache_update(args, args.tensor("cache")),
     bounds=update_bounds,
     reference=run_update,
     mutates=("cache",),

@@ -7,19 +7,21 @@
                                    a copy of the cache, with `value` at the indices
 
 value [B, S, heads, D], cache [B, C, heads, D], indices [B, S]. Of several values for the same place
-the last stays. Portable kernels become the `webpte.` operators on the GPU, where a buffer is a
-value; resident.py turns them into writes in place if the buffer stays on the GPU.
+the last stays. A cache that is written from a position on may be packed (cache_packing.py).
+Portable kernels become the `webpte.` operators on the GPU, where a buffer is a value; resident.py
+turns them into writes in place if the buffer stays on the GPU.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from webpte.engine.ops.attention.attention_calls import check_new, tokens_first
-from webpte.engine.ops.attention.cache_write_kernels import lower_update, update_unit
+from webpte.engine.ops.attention.attention import lower_cache_update, update_bounds, write_rows
+from webpte.engine.ops.attention.attention_calls import update_shape
+from webpte.engine.ops.attention.cache_write_kernels import update_unit
 from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.quads import quad_grid
-from webpte.engine.ops.core.records import Dispatch, SymIntBound, ceil_div, pack
+from webpte.engine.ops.core.records import Dispatch, ceil_div, pack
 from webpte.engine.ops.core.registry import register
 from webpte.engine.ops.move.view import BYTES_PER_QUAD
 from webpte.engine.shapes import Dims
@@ -41,17 +43,14 @@ INDICES = "value: tensor, cache: tensor, start_pos: any, indices: tensor -> tens
 
 
 def check_update(args: Args) -> tuple[TensorArg, TensorArg]:
-    value, cache = args.tensor("value"), args.tensor("cache")
-    check_new(args, "value", value, cache)
-    if value.dtype.stored != cache.dtype.stored:
-        raise GraphError(
-            f"{args.call}: {value.dtype.name} values into a cache of {cache.dtype.name}"
-        )
-    return value, cache
+    update_shape(args)
+    return args.tensor("value"), args.tensor("cache")
 
 
 def check_places(args: Args) -> tuple[TensorArg, TensorArg, TensorArg]:
     (value, cache), indices = check_update(args), args.tensor("indices")
+    if cache.dtype.packing is not None:
+        raise UnsupportedError(f"{args.call}: a packed cache; it is written from a position on")
     if indices.dtype.stored != "int32" or indices.dims != value.dims[:2]:
         raise GraphError(
             f"{args.call}: indices {indices.dtype.name} {list(indices.dims)}; expected are int64 "
@@ -71,15 +70,6 @@ def in_place_shape(args: Args) -> tuple[Dims]:
 
 
 # Lowering
-
-
-def position_bounds(args: Args) -> list[SymIntBound]:
-    value, cache = check_update(args)
-    if value.numel == 0:
-        return []
-    tokens, positions = value.dims[1], cache.dims[1]
-    why = f"{tokens} tokens in {positions} cache positions"
-    return args.bound("input_pos", 0, positions - tokens, why)
 
 
 def lower_indexed(args: Args, target: TensorArg) -> list[Dispatch]:
@@ -104,7 +94,7 @@ def lower_indexed(args: Args, target: TensorArg) -> list[Dispatch]:
 
 
 def lower_updated(args: Args, indexed: bool) -> list[Dispatch]:
-    value, cache = check_update(args)
+    _, cache = check_update(args)
     out = args.out
     if out.dtype.stored != cache.dtype.stored:
         raise UnsupportedError(f"{args.call}: a cache of {cache.dtype.name} as {out.dtype.name}")
@@ -112,11 +102,7 @@ def lower_updated(args: Args, indexed: bool) -> list[Dispatch]:
     if quads == 0:
         return []
     copy = Dispatch("view", (cache.id, out.id), pack("I", quads), quad_grid(quads))
-    if indexed or value.numel == 0:
-        return [copy, *(lower_indexed(args, out) if indexed else ())]
-    itemsize = cache.dtype.storage.itemsize
-    position = args.uniform("input_pos")
-    return [copy, lower_update(tokens_first(value), tokens_first(out), itemsize, position)]
+    return [copy, *(lower_indexed if indexed else lower_cache_update)(args, out)]
 
 
 # References
@@ -139,8 +125,7 @@ def run_updated(args: Args, indexed: bool) -> Array:
     cache = args.array("cache").copy()
     if indexed:
         return write_at(args, cache)
-    value, start = args.array("value"), args.integer("input_pos")
-    cache[:, start : start + value.shape[1]] = value
+    write_rows(args, "value", "cache", cache)
     return cache
 
 
@@ -162,7 +147,7 @@ register(
     POSITION,
     shape=lambda args: updated_shape(args, indexed=False),
     lower=lambda args: lower_updated(args, indexed=False),
-    bounds=position_bounds,
+    bounds=update_bounds,
     reference=lambda args: run_updated(args, indexed=False),
 )
 register(

@@ -99,25 +99,30 @@ def spatial(args: Args, name: str, rank: int) -> Pair:
     return Pair(low, items[0])  # a height of 1 has stride 1, dilation 1 and padding 0
 
 
-def out_size(args: Args, conv: Convolution, extra: Pair) -> Pair:
-    """Return the spatial dims of the output; `extra` is the output padding."""
+def out_size(args: Args, conv: Convolution, extra: Pair, margins: Pair | None = None) -> Pair:
+    """Return the spatial dims of the output; `extra` is the output padding.
+
+    margins  the padding at both sides together; by default it is the same at each
+    """
     sizes = []
     for axis in range(2):
-        size, stride, padding = conv.in_size[axis], conv.stride[axis], conv.padding[axis]
+        size, stride = conv.in_size[axis], conv.stride[axis]
+        margin = 2 * conv.padding[axis] if margins is None else margins[axis]
         reach = conv.dilation[axis] * (conv.kernel[axis] - 1)
         if not conv.transposed:
-            room = size + 2 * padding - reach - 1
+            room = size + margin - reach - 1
             sizes.append(room // stride + 1 if room >= 0 else 0)
         elif extra[axis] >= max(stride, conv.dilation[axis]):
             raise GraphError(
                 f"{args.call}: output_padding {extra[axis]} must be below stride or dilation"
             )
         else:
-            sizes.append((size - 1) * stride - 2 * padding + reach + extra[axis] + 1)
+            sizes.append((size - 1) * stride - margin + reach + extra[axis] + 1)
     if min(sizes) < 1:
         raise GraphError(
             f"{args.call}: a kernel of {list(conv.kernel)} does not fit an input of "
-            f"{list(conv.in_size)} (padding {list(conv.padding)}, dilation {list(conv.dilation)})"
+            f"{list(conv.in_size)} (padding {list(args.integers('padding'))}, "
+            f"dilation {list(conv.dilation)})"
         )
     return Pair(*sizes)
 

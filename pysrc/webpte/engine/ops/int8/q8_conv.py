@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from webpte.engine.ops.conv.conv import Convolution, Pair, spatial
+from webpte.engine.ops.conv.conv import Pair, spatial
 from webpte.engine.ops.core.args import Args, TensorArg
 from webpte.engine.ops.core.registry import register
 from webpte.engine.ops.int8.int8 import PerChannel, check_per_channel
@@ -81,38 +81,14 @@ def out_channels(args: Args, kernel: Pair, depthwise: bool) -> int:
     return outs
 
 
-def sized(args: Args, conv: Convolution, margins: Margins) -> Pair:
-    """Return the spatial dims of the output."""
-    extra = spatial(args, "output_padding", 2) if conv.transposed else Pair(0, 0)
-    sizes = []
-    for size, stride, k, dilation, margin, more in zip(
-        *(conv.in_size, conv.stride, conv.kernel, conv.dilation, margins.sums, extra), strict=True
-    ):
-        reach = dilation * (k - 1) + 1
-        if conv.transposed:
-            sizes.append((size - 1) * stride + reach - margin + more)
-        else:
-            room = size + margin - reach
-            sizes.append(room // stride + 1 if room >= 0 else 0)
-        if more >= max(stride, dilation):
-            raise GraphError(f"{args.call}: output_padding {more} must be below stride or dilation")
-    if min(sizes) < 1:
-        raise GraphError(
-            f"{args.call}: a kernel of {list(conv.kernel)} does not fit an input of "
-            f"{list(conv.in_size)} (padding {args.integers('padding')}, "
-            f"dilation {list(conv.dilation)})"
-        )
-    return Pair(*sizes)
-
-
 def read_call(args: Args, transposed: bool) -> Int8Convolution:
     x, weight = args.tensor("x"), args.tensor("weight")
     kernel, margins = spatial(args, "kernel_size", 2), read_margins(args)
     depthwise = not transposed and args.flag("depthwise")
     check_bytes(args, x, weight)
     channels = out_channels(args, kernel, depthwise)
-    conv = read_geometry(args, channels, Pair(margins.top, margins.left), transposed)
-    conv = replace(conv, out_size=sized(args, conv, margins))
+    corner = Pair(margins.top, margins.left)
+    conv = read_geometry(args, channels, corner, transposed, margins.sums)
     weights = PerChannel(weight, args.tensor("scale"), args.optional_tensor("bias"), True)
     check_per_channel(args, "scale", weights.scales, channels)
     check_per_channel(args, "bias", weights.bias, channels, integers=True)

@@ -170,10 +170,12 @@ def read_groups(args: Args) -> int:
     return groups
 
 
-def read_geometry(args: Args, channels: int, padding: Pair, transposed: bool) -> Convolution:
-    """Return a convolution to `channels`, still without the size of its output."""
+def read_geometry(
+    args: Args, channels: int, padding: Pair, transposed: bool, margins: Pair | None = None
+) -> Convolution:
+    """Return a convolution to `channels`; `margins` is the padding at both sides together."""
     x, groups = args.tensor("x"), args.integer("groups")
-    return Convolution(
+    conv = Convolution(
         batch=x.dims[0],
         groups=groups,
         in_channels=x.dims[1] // groups,
@@ -186,6 +188,8 @@ def read_geometry(args: Args, channels: int, padding: Pair, transposed: bool) ->
         dilation=spatial(args, "dilation", 2),
         transposed=transposed,
     )
+    extra = spatial(args, "output_padding", 2) if transposed else Pair(0, 0)
+    return replace(conv, out_size=out_size(args, conv, extra, margins))
 
 
 def read_call(kind: Kind, args: Args) -> Int8Convolution:
@@ -196,8 +200,6 @@ def read_call(kind: Kind, args: Args) -> Int8Convolution:
     groups = read_groups(args)
     channels, row_bytes, tap_bytes = weight_layout(kind, args, kernel, groups)
     conv = read_geometry(args, channels, spatial(args, "padding", 2), kind.transposed)
-    extra = spatial(args, "output_padding", 2) if kind.transposed else Pair(0, 0)
-    conv = replace(conv, out_size=out_size(args, conv, extra))
     scales = count_scales(kind, args, channels, groups)
     weights = PerChannel(args.tensor("weight"), args.tensor("scales"), args.optional_tensor("bias"))
     scaling = read_scaling(args, not kind.floats)

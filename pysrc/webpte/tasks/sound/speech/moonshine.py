@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -75,6 +75,19 @@ class Moonshine:
         most = max(1, int(count / self.rate * _TOKENS_A_SECOND) + 1)
         context = self._model.max_context
         return most if context is None else min(most, context - len(self._model.start))
+
+    def compiled(self) -> dict[str, Any]:
+        """Return the preparation of sounds and the answers as a compiled program describes them."""
+        model = self._model
+        made = model.compiled([len(model.start) + len(model.forced)])
+        given = {
+            "kind": "spoken",
+            "rate": self.rate,
+            "longest": self.window_samples,
+            "frames": [_FRAME_SAMPLES, _FIRST_SAMPLES, _LEAST_FRAMES],
+            "features": None,
+        }
+        return {**made, "input": given, "decoder": {**made["decoder"], "speed": _TOKENS_A_SECOND}}
 
 
 def _whole(count: int) -> int:

@@ -175,6 +175,38 @@ class Whisper:
             raise InputError(f"the language {language!r} is not one of {', '.join(self.languages)}")
         return (*start, self.languages[language], self.tasks[task])
 
+    def compiled(self) -> dict[str, Any] | None:
+        """Return the features and the answers as a compiled program describes them.
+
+        None for programs of other forms than Hugging Face's.
+        """
+        model, mel = self._model, self.features
+        if not isinstance(model, Seq2Seq) or not isinstance(mel, LogMel):
+            return None
+        more = 2 if self.languages else 0  # language and task; then possibly: no timestamps
+        prompts = {len(self._start), len(self._start) + more, len(self._start) + more + 1}
+        made = model.compiled(sorted(prompts))
+        decoder = {
+            **made["decoder"],
+            "prompt": list(self._start),
+            "ends": sorted({*self._ends, *model.eos}),
+            "end": min(self._ends),
+            "context": min(self._longest, model.max_context or self._longest),
+            "speed": None,
+            "languages": self.languages,
+            "tasks": self.tasks,
+            "times": [self._no_times + 1, self._latest],
+        }
+        features = {name: getattr(mel, name) for name in ("bands", "fft", "hop")}
+        given = {
+            "kind": "spoken",
+            "rate": self.rate,
+            "longest": self.window_samples,
+            "frames": None,
+            "features": features,
+        }
+        return {**made, "input": given, "decoder": decoder}
+
     def _rule(self, prompt: int) -> TimestampRule:
         return TimestampRule(prompt, self._no_times + 1, min(self._ends), self._latest)
 

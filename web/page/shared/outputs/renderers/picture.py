@@ -102,14 +102,19 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     pixelated = " pixelated" if max(height, width) < _SMALL else ""
     scale = one_of(settings, "scale", list(_SCALES), "auto")
     index = context.output.index
-    controls = h(
+    options = h(
         "div",
         choice_field(context, "layout", "dims", layouts, _layout(context, settings))
         if len(layouts) > 1
         else None,
         choice_field(context, "scale", "pixel range", _SCALES, scale),
+        class_="controls",
+    )
+    controls = h(
+        "div",
         h("button", "Download .png", type="button", data_act="download-picture",
           data_output=index),
+        h("details", h("summary", "Options"), options, class_="more-controls"),
         class_="controls",
     )  # fmt: skip
     image = h(

@@ -19,6 +19,7 @@ from page.shared.outputs.renderers.base import (
     one_of,
     whole,
 )
+from page.shared.outputs.renderers.lanes import lanes_figure
 
 SHOWN = 5
 HOWS = {
@@ -85,7 +86,9 @@ def rank(
         Score(at, labels[at] if named else "", value, None if shares is None else shares[0, at])
         for at, value in highest
     )
-    return Ranking(scores, f"Highest scores{after}" if named or after else "Largest values")
+    # Scores with names need no caption but how they became probabilities.
+    caption = after.removeprefix(", ").capitalize() if named or after else "Largest values"
+    return Ranking(scores, caption)
 
 
 def _best_of_rows(
@@ -151,23 +154,38 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     ranking = _ranking(context, top, how)
     assert ranking is not None  # as `fits` says
     tops, chosen = (_ROWS, max(top, SHOWN_ROWS)) if ranking.rows else (_TOPS, top)
+    over_time = bool(ranking.rows and context.row_seconds)
     return h(
         "div",
-        _figure(ranking),
+        _over_time(context, how) if over_time else _figure(ranking),
         h(
-            "div",
-            choice_field(context, "top", "show", tops, str(chosen))
-            if not 0 < ranking.rows <= SHOWN_ROWS
-            else None,
-            choice_field(context, "how", "scores as", HOWS, how),
-            class_="controls",
+            "details",
+            h("summary", "Options"),
+            h(
+                "div",
+                choice_field(context, "top", "show", tops, str(chosen))
+                if not over_time and not 0 < ranking.rows <= SHOWN_ROWS
+                else None,
+                choice_field(context, "how", "scores as", HOWS, how),
+                class_="controls",
+            ),
+            class_="more-controls",
         ),
         class_="rendered-scores",
     )
 
 
+def _over_time(context: OutputContext, how: str) -> Html:
+    """Return the best answers of the frames of a sound, as bars over time."""
+    rows = context.array.reshape(-1, context.array.shape[-1])
+    shares, _ = _shares(rows, True, how)
+    return lanes_figure(rows, shares, tuple(context.labels), context.row_seconds)
+
+
 def scores_figure(context: OutputContext) -> Html | None:
     ranking = _ranking(context)
+    if ranking is not None and ranking.rows and context.row_seconds:
+        return _over_time(context, "auto")
     return None if ranking is None else _figure(ranking)
 
 
@@ -186,7 +204,7 @@ def _figure(ranking: Ranking) -> Html:
             [_score(score) for score in ranking.scores],
             class_="largest" if ranking.rows else "largest answered",
         ),
-        h("figcaption", ranking.caption + more),
+        h("figcaption", ranking.caption + more) if ranking.caption or more else None,
     )
 
 

@@ -5,7 +5,7 @@ const CHARACTER = { title: 7.9, text: 6.7, label: 7.3 }; // width in pixels, in 
 const NOTE = 9; // characters that a time needs beside the title
 const HEIGHT = 42;
 const NARROWEST = 84;
-const WIDEST = 300;
+const WIDEST = 330;
 const ENDS = { input: 1, output: 1 };
 
 const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };

@@ -1,0 +1,1 @@
+"""Rewrites graphs of torch.export into operators that programs have."""
