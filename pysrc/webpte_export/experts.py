@@ -126,7 +126,8 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 class SmallTopK(TorchFunctionMode):
     """A context in which the largest of a few values are found by comparing all pairs.
 
-    Routers choose experts so. The result equals a sort's, but this way runs on the GPU.
+    Routers choose experts so. The result equals a sort's, but this way runs on the GPU. A place in
+    a buffer, `buffer[position] = x`, is an index here, not a number.
     """
 
     def __torch_function__(
@@ -137,7 +138,18 @@ class SmallTopK(TorchFunctionMode):
             found = _small_topk(*args, **kwargs)
             if found is not None:
                 return found
+        if func in (Tensor.__getitem__, Tensor.__setitem__) and _is_place(args[1]):
+            rows = args[1].reshape(1)
+            if func is Tensor.__setitem__:
+                return func(args[0], rows, args[2])
+            return args[0].index_select(0, rows).squeeze(0)
         return func(*args, **kwargs)
+
+
+def _is_place(index: Any) -> bool:
+    """Return whether an index is a tensor without dims, whose value torch.export would need."""
+    whole = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
+    return whole and index.dim() == 0
 
 
 def _small_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:

@@ -34,6 +34,7 @@ def patch_exporter() -> None:
     keep_shared_state()
     keep_unused_inputs()
     keep_changing_sizes()
+    keep_sizes_outside()
     take_masks_as_given()
 
 
@@ -148,6 +149,33 @@ def keep_changing_sizes() -> None:
     from executorch.exir.verification import verifier
 
     verifier._check_tensor_args_matching_op_allowed_dtype = lambda _module: None
+
+
+def keep_sizes_outside() -> None:
+    """Make no delegate that only computes sizes: without a tensor to return, it is refused."""
+    import torch
+    from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+
+    original = VulkanPartitioner.partition
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def partition(self: Any, program: Any) -> Any:
+        found = original(self, program)
+        members: dict[str, list[Any]] = {}
+        for node in program.graph.nodes:
+            if node.op != "placeholder" and "delegation_tag" in node.meta:
+                members.setdefault(node.meta["delegation_tag"], []).append(node)
+        for tag, nodes in members.items():
+            values = [node.meta.get("val") for node in nodes]
+            if all(isinstance(value, torch.SymInt | int) for value in values):
+                del found.partition_tags[tag]
+                for node in nodes:
+                    del node.meta["delegation_tag"]
+        return found
+
+    VulkanPartitioner.partition = partition
 
 
 def take_masks_as_given() -> None:

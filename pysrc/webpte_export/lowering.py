@@ -38,22 +38,37 @@ def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, strict: bool) -> Any:
     import torch
+    from torch._dynamo.exc import UserError
 
     from webpte_export.experts import SmallTopK
     from webpte_export.rewrite.example import with_unlike_sizes
+    from webpte_export.rewrite.guards import prove_conditions
 
-    def export(given: tuple[Any, ...]) -> Any:
+    def export(given: tuple[Any, ...], **options: Any) -> Any:
         with nullcontext() if strict else SmallTopK():
             return torch.export.export(
-                module, _distinct(given), dynamic_shapes=dynamic_shapes, strict=strict
+                *(module, _distinct(given)),
+                dynamic_shapes=dynamic_shapes,
+                strict=strict,
+                **options,
             )
+
+    def export_or_prove(given: tuple[Any, ...]) -> Any:
+        try:
+            return export(given)
+        except UserError:  # the sizes may be right, and only not proven
+            with suppress(Exception):
+                found = export(given, prefer_deferred_runtime_asserts_over_guards=True)
+                if prove_conditions(found):
+                    return found
+            raise
 
     unlike = with_unlike_sizes(module, inputs, dynamic_shapes)
     if unlike is not None:
         with suppress(Exception):  # the given sizes say more in a message
-            return export(unlike)
+            return export_or_prove(unlike)
     with explained("torch.export", f"torch.export cannot export {type(module).__name__}"):
-        return export(inputs)
+        return export_or_prove(inputs)
 
 
 def runnable_form(
@@ -63,6 +78,7 @@ def runnable_form(
     from webpte_export.rewrite.complex_pairs import has_complex, without_complex
     from webpte_export.rewrite.constants import fold_linear_algebra
     from webpte_export.rewrite.decompositions import decomposed, drop_assertions
+    from webpte_export.rewrite.small_integers import with_small_integers
 
     _check_bounds(exported)
     drop_assertions(exported)
@@ -77,7 +93,7 @@ def runnable_form(
         exported = without_complex(exported, module, inputs, again)
     refused = "an operator of the model cannot be written with others"
     with explained("torch.export", refused, exported):
-        return decomposed(exported)
+        return with_small_integers(decomposed(exported))
 
 
 def _check_bounds(exported: Any) -> None:

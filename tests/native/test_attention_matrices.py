@@ -54,6 +54,15 @@ def test_products_of_half_floats(case: CacheCase) -> None:
     assert 1e-5 < differs(got, [want for want, *_ in case.expected]) < 2e-3
 
 
+@pytest.mark.parametrize("shape", some((), "8x8x8", "8x16x16", "16x8x16"))
+def test_matrices_in_parts(shape: str) -> None:
+    options = webpte.Options(half_products=True)
+    device = matrix_device(f"f16 f32 {shape}")
+    got, kernels = wait(outputs(PROMPTS, device, options=options))
+    assert "attention_matrix" in kernels
+    assert 1e-5 < differs(got, [want for want, *_ in PROMPTS.expected]) < 2e-3
+
+
 @pytest.mark.parametrize("kind", some((), "f16", "int8"))
 def test_packed_caches(kind: str) -> None:
     got, kernels = wait(outputs(PROMPTS, matrix_device(), kv_cache=kind))

@@ -21,6 +21,7 @@ from support.decoders.head_graphs import CHANGED, ChangedHeads, changed_attentio
 from support.decoders.row_graphs import ALONE, ROWS, RowCase, computed_row
 from support.devices import native
 from support.devices.native import need_native
+from support.graphs.draft_pairs import Shape, decoder_model
 from support.graphs.fusion_graphs import Sizes
 from support.graphs.graphs import wait
 from support.harness import extent
@@ -116,3 +117,25 @@ def test_rows_on_a_phone(case: RowCase) -> None:
 def test_rows_of_f16(case: RowCase) -> None:
     graph, steps = computed_row(case)
     compare(graph, steps, 4e-3)
+
+
+# With one split and with many; heads of 32 numbers and of 20.
+ODD = Shape(1, 128, 192, 8, 4, 64, 80, 64, rotary=True, head=20, normed=True)
+MERGED = [Shape(2, 256, 256, 8, 2, 64, 512, 64, rotary=True), ODD]
+
+
+@pytest.mark.parametrize("shape", MERGED, ids=str)
+def test_shares_merged_in_the_gemv(shape: Shape) -> None:
+    program = decoder_model(shape)
+    places = [0, 1, 31, 63, 64] if shape.context < 100 else [0, 40, 300, 511]
+    tokens = np.arange(64).reshape(1, 64) % 61
+    fill = [(tokens, np.array([at])) for at in range(0, max(places) - 63, 64)]
+    steps = [(np.array([[5]]), np.array([at])) for at in places]
+    wait(native.compare(program, [*fill, *steps], 1e-5))
+
+    async def kernels() -> set[str]:
+        async with await webpte.load(program, device=native.make_device()) as loaded:
+            await loaded.forward(*steps[0])
+            return {kernel.split()[0].rstrip(":") for kernel in loaded.kernels}
+
+    assert "gemv_q4_shares" in wait(kernels())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def linear(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
     return net.g, net.finish((x,), net.linear(x, sizes.rows, kind, bias=True))
 
 
-def _title(value: object) -> str:
+def _title(value: Any) -> str:
     is_tile = isinstance(value, linear_int8.Int8TileConfig)
     return f"{value.rows}x{value.columns}" if is_tile else str(value)
 

@@ -172,7 +172,7 @@ def test_caches_beside_delegates_of_xnnpack(name: str, kind: str) -> None:
             async with await webpte.llm.load(
                 files()[f"{name}.pte"], device=device, kv_cache=kind
             ) as program:
-                answer = Generator(program).generate(answers()["prompt"], 12)
+                answer = Generator(program).generate(answers()["prompt"], 6)
                 ignore_stops(answer)
                 found.append([token async for token in answer])
         assert found[0] == found[1]

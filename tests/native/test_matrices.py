@@ -18,8 +18,9 @@ from support.cases.gemm.matmul_cases import linear
 from support.cases.row_cases import RowCase
 from support.cases.tables import Row
 from support.devices.native import need_native
-from support.devices.plain_matrices import matrix_device, plain_matrices
+from support.devices.plain_matrices import WHOLE, matrix_device, plain_matrices
 from support.harness import extent
+from webpte.engine.gpu.self_test import SUBGROUP_MATRICES, run_self_test
 from webpte.engine.ops.gemm import gemm_small
 from webpte.engine.ops.gemm.subgroup_matrix import tiles
 from webpte.engine.ops.gemm.subgroup_matrix.tiles import MATRIX_TILE_CONFIGS
@@ -43,11 +44,11 @@ async def run(
         return result, loaded.kernels
 
 
-def differs(case: RowCase, tiling: int, k_parts: int) -> float:
+def differs(case: RowCase, tiling: int, k_parts: int, shape: str = WHOLE) -> float:
     """Return the largest difference as a share of the largest element."""
     config = MATRIX_TILE_CONFIGS[tiling], k_parts
     with patch.object(tiles, "choose_matrix_tile_config", lambda *_: config):
-        got, kernels = asyncio.run(run(case.program(), case.steps[0], matrix_device()))
+        got, kernels = asyncio.run(run(case.program(), case.steps[0], matrix_device(shape)))
     assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
     return float(np.abs(got - want).max() / np.abs(want).max())
@@ -71,6 +72,23 @@ def test_few_rows(rows: int) -> None:
     case, few = q4gsw((rows, 96), 131, 32, bias=True), len(MATRIX_TILE_CONFIGS) - 1
     assert MATRIX_TILE_CONFIGS[few].rows == 32
     assert max(differs(case, few, 1), differs(case, few, 3)) < 1e-6
+
+
+# Of Apple, Intel, NVIDIA (twice), and each that no vendor is known to have.
+SHAPES = extent.some(["8x8x8", "8x16x16"], "16x8x16", "16x8x8", "8x8x16", "8x16x8", "16x16x8")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("case", extent.some([MATRIX_CASES[1]], MATMUL_CASES[0]), ids=str)
+def test_matrices_in_parts(case: RowCase, shape: str) -> None:
+    assert differs(case, 2, 1, f"f16 f32 {shape}") < 1e-6
+
+
+@pytest.mark.parametrize("shape", ["16x16x16", *SHAPES])
+def test_the_self_test_multiplies_in_every_shape(shape: str) -> None:
+    device = matrix_device(f"f16 f32 {shape}")
+    verdict = asyncio.run(run_self_test(device))
+    assert SUBGROUP_MATRICES in verdict.passed, verdict.faults
 
 
 @pytest.mark.parametrize("case", extent.share(MATMUL_CASES, 4), ids=str)

@@ -17,10 +17,9 @@ BUDGET = {
     "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
     # with the figures of a GPU, packed caches beside delegates, and bounds of numbers in schemas
     "pysrc/webpte/llm": 15_600,
-    "pysrc/webpte/tasks": 11_000,  # with published layouts of models, drawings, forms of tasks
-    "web/page": 27_300,  # with the session in four languages, and its compiled folder
-    # XNNPACK, repositories in parts, drawings, compiled programs, the Prompt API
-    "tests": 130_700,
+    "pysrc/webpte/tasks": 11_100,  # with published layouts of models, drawings, compiled speech
+    "web/page": 27_400,  # with the session in four languages, and its compiled folder
+    "tests": 134_000,  # XNNPACK, compiled programs and speech, rewrites of exported graphs
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.

@@ -32,7 +32,7 @@ const STAGED = PARTS * 4u; // pairs of the keys or values of a round; then come 
 const PAIRS = STAGED + 8u;
 var<workgroup> pairs: array<array<vec4<u32>, 2u * BLOCK>, PAIRS>;
 
-// use lib/matrix/subgroup_matrix_memory.wgsl
+// use lib/matrix/matrices_${MATRICES}.wgsl
 // use lib/attention/attention_products.wgsl
 
 // Queries
@@ -335,7 +335,7 @@ fn attend(job: Job, place: Place) {
     }
 }
 
-@compute @workgroup_size(THREADS)
+@compute @workgroup_size(THREADS) ${SUBGROUP_SIZE}
 fn main(
     place: Place,
     @builtin(workgroup_id) workgroup: vec3<u32>,

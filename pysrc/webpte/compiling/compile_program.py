@@ -171,7 +171,7 @@ async def _variants(
     kept = {one: await described(one) for one in (LEAST, MOST)}
     if kept[LEAST].is_like(kept[MOST]):
         del kept[MOST]
-    for one in reversed(CLASSES):  # those that ask for less come first
+    for one in reversed(CLASSES):  # from the class that asks for the least
         if one in kept or (MOST not in kept and is_between(one)):
             continue
         made = await described(one)

@@ -1,7 +1,7 @@
 """Classes of devices that a program is compiled for: what their GPUs have in common.
 
 A page takes the first class that suits its adapter. A class is written only if its plans, kernels
-or buffers differ from those of every class that asks for less.
+or buffers are other than in every class that asks for less.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from webpte.engine.gpu.device_info import (
     BINDING_LIMIT,
     BUFFER_LIMIT,
     MATRICES,
-    MATRIX_SHAPE,
+    MATRIX_SHAPES,
     MATRIX_SUBGROUP,
     SHADER_F16,
     DeviceInfo,
@@ -39,7 +39,7 @@ class DeviceClass:
     info: DeviceInfo
 
     def asks_less(self, other: DeviceClass) -> bool:
-        """Return whether every device of another class is in this one, too."""
+        """Return whether every device of another class belongs to this class, too."""
         mine, theirs = self.info, other.info
         return (
             mine.software is theirs.software
@@ -68,7 +68,7 @@ MOST = DeviceClass(
         _COMPUTERS,
         features=(SHADER_F16, "subgroups", MATRICES),
         limits=_COMPUTERS.limits | _SUBGROUPS,
-        matrix_shapes=(MATRIX_SHAPE,),
+        matrix_shapes=(next(iter(MATRIX_SHAPES)),),  # the best; kernels are written for one shape
         packed_dot=True,
     ),
 )

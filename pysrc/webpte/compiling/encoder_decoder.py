@@ -55,12 +55,12 @@ async def answer_tables(
 
 
 def _different(plans: Sequence[Table]) -> list[Table]:
-    """Return plans without those that occur again, as where encoded inputs have one length."""
+    """Return each plan once: plans occur again where encoded inputs have one length."""
     return [plan for at, plan in enumerate(plans) if plan not in plans[:at]]
 
 
 def _counts(decoder: Method, prompts: Sequence[int]) -> list[int]:
-    """Return the numbers of tokens of a call: one, and those of prompts that fit into a call."""
+    """Return the numbers of tokens of a call: 1, and the lengths of prompts that fit."""
     tokens = decoder.info.inputs[0]
     assert isinstance(tokens, TensorInfo), "see `Seq2Seq`"
     low, high = tokens.bounds[1]

@@ -105,7 +105,7 @@ def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:
     if given["kind"] == "sentences":
         return {name: _token_examples(given["longest"], infos)}
     if given["kind"] == "spoken" and given["frames"] is not None:
-        return {name: _sound_examples(given["longest"], *given["frames"], infos[0])}
+        return {name: _sound_examples(given["longest"], given["frames"], infos[0])}
     if given["kind"] not in ("picture", "drawing"):
         return {}
     (info,) = infos
@@ -125,9 +125,10 @@ def task_examples(task: Table, program: Program) -> dict[str, list[list[Any]]]:
     return {name: examples} if examples else {}
 
 
-def _sound_examples(longest: int, frame: int, first: int, least: int, info: Any) -> list[list[Any]]:
+def _sound_examples(longest: int, rule: Sequence[int], info: Any) -> list[list[Any]]:
     """Return example calls of whole frames: the longest sound, half of it, and so on."""
-    frames, found = (longest - first) // frame, []
+    frame, first, least = rule
+    frames, found = (longest - first) // frame, list[list[Any]]()
     while frames >= least and len(found) < _SOUNDS:
         found.append([np.zeros((1, frames * frame + first), info.array_dtype)])
         frames //= 2

@@ -3,7 +3,8 @@
 A prefill gives the first token; the steps after it take their tokens on the GPU. Steps that are
 decoded ahead go to the GPU in batches. The tokens of a batch come back together, while the next
 batch runs, and are returned one by one. Batches adapt: few steps at first, so that the first words
-come soon, then as many as take about `BATCH_SECONDS`, so that they come evenly.
+come soon, then as many as take about `BATCH_SECONDS`, so that they come evenly. Beside a page that
+draws, batches are as short as its `pace` says: a frame waits for all steps that are queued.
 """
 
 from __future__ import annotations
@@ -68,13 +69,17 @@ class DecodeLoop:
         settings: SamplerSettings,
         most_ahead: int,
         first_ahead: int = 1,
+        pace: float | None = None,
     ) -> None:
-        """Begin an answer with `most_ahead` steps per submission, `first_ahead` in the first."""
+        """Begin an answer with `most_ahead` steps per submission, `first_ahead` in the first.
+
+        `pace`: milliseconds of steps in flight; None for as many as take `BATCH_SECONDS` each.
+        """
         self.submissions = 0
         self.step_by_step = "steps_ahead is 1" if most_ahead == 1 else None
         self._session = session
         self._settings = settings
-        self._most_ahead, self._first_ahead = most_ahead, first_ahead
+        self._most_ahead, self._first_ahead, self._pace = most_ahead, first_ahead, pace
         self._has_prefilled = False
         self._steps: PipelinedDecode | SingleSteps | None = None  # the steps after the last prefill
         self._is_refused = False  # whether the program has refused decode steps
@@ -114,7 +119,8 @@ class DecodeLoop:
     def _following_steps(self) -> PipelinedDecode | SingleSteps:
         if self.step_by_step is not None:
             return SingleSteps(self._session, self._settings)
-        pace = StepPacer(self._most_ahead, self._first_ahead)
+        seconds = None if self._pace is None else self._pace / 1000 / IN_FLIGHT
+        pace = StepPacer(self._most_ahead, self._first_ahead, seconds)
         return PipelinedDecode(self._session, self._settings, pace)
 
     async def _take(
@@ -168,25 +174,31 @@ class SingleSteps:
 
 
 class StepPacer:
-    """Chooser of the number of steps to submit."""
+    """Chooser of the number of steps to submit: as many as take `seconds`, or `BATCH_SECONDS`."""
 
-    def __init__(self, most: int, first: int = 1) -> None:
+    def __init__(self, most: int, first: int = 1, seconds: float | None = None) -> None:
         self._most = most
         self._next = first
-        self._seconds = 0.0  # per step, in the last batch
+        self._wanted = seconds
+        self._fitting = most  # steps, as the last batch tells
 
     @property
     def steps(self) -> int:
-        fitting = int(BATCH_SECONDS / self._seconds) if self._seconds else self._most
-        return max(1, min(self._next, self._most, fitting))
+        return max(1, min(self._next, self._most, self._fitting))
 
     def submitted(self) -> None:
         """Double the size of the next batch, after a submission."""
         self._next = min(2 * self._next, self._most)
 
     def ended(self, count: int, seconds: float) -> None:
-        """Note that a batch of `count` steps took so many seconds."""
-        self._seconds = seconds / count
+        """Note that a batch of `count` steps took so many seconds.
+
+        A part of them is the way to the host, which more steps would share: after a batch that took
+        less than wanted, the next may have a step more.
+        """
+        wanted = BATCH_SECONDS if self._wanted is None else self._wanted
+        fitting = int(wanted * count / seconds) if seconds else self._most
+        self._fitting = max(fitting, count + 1) if seconds < wanted else fitting
 
 
 class PipelinedDecode:

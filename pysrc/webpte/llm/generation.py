@@ -56,6 +56,8 @@ class GenerationOptions(TypedDict, total=False):
     seed         of the random numbers; None is a new seed each time
     steps_ahead  the largest number of steps in one submission; 1: the host sees every token before
                  the next step. The tokens are the same.
+    pace         milliseconds of work that the GPU has ahead while it decodes, so that a page can
+                 draw in between; None: as much as is fastest. A step is never divided
     logprobs     whether to fill `Generation.logprobs`: how probable the model found each token
     top          the number of likeliest tokens to list there, up to 20
     constraint   restricts the answer; each token then waits for the token before
@@ -71,6 +73,7 @@ class GenerationOptions(TypedDict, total=False):
     repetition_penalty: float | None
     seed: int | None
     steps_ahead: int
+    pace: float | None
     logprobs: bool
     top: int
     constraint: Constraint | None
@@ -225,6 +228,7 @@ class Generation:
         *,
         seed: int | None = None,
         steps_ahead: int = STEPS_AHEAD,
+        pace: float | None = None,
         logprobs: bool = False,
         top: int = 0,
         constraint: Constraint | None = None,
@@ -235,12 +239,14 @@ class Generation:
         settings = SamplerSettings.of(Sampling(**sampling), seed, sampled_logprobs(logprobs, top))
         if check_most(steps_ahead, "steps_ahead") < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
+        if pace is not None and not pace > 0:
+            raise InputError(f"pace must be milliseconds above 0, or None, not {pace}")
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self.is_complete = False
         self.stats = GenerationStats()
         self._session = session
-        self._plain = DecodeLoop(session, settings, steps_ahead)
+        self._plain = DecodeLoop(session, settings, steps_ahead, pace=pace)
         self._speculation = speculators.loop(speculate, settings, self._plain)
         # empty once the prompt is in the session's context
         self._prompt = session.check_tokens(prompt)

@@ -110,10 +110,11 @@ class TextTask(Task):
             )
         return join_texts(self.tokenizer, encoded)
 
-    def described(self, result: Mapping[str, Any]) -> dict[str, Any]:
+    def described(self, result: Mapping[str, Any], pairs: bool = False) -> dict[str, Any]:
         """Return the task of single texts as a compiled program describes it.
 
         result  how results follow from the output
+        pairs   whether the task takes pairs of texts, too
 
         Raises UnsupportedError for a program whose results would depend on padding.
         """
@@ -128,7 +129,15 @@ class TextTask(Task):
                 "--task` does, or compile the program alone"
             )
         frame = [[part.token, part.kind] for part in self.tokenizer.frame()]
-        given = {"kind": "sentences", "frame": frame, "pad": self._pad, "longest": self.longest}
+        given: dict[str, Any] = {
+            "kind": "sentences",
+            "frame": frame,
+            "pad": self._pad,
+            "longest": self.longest,
+        }
+        if pairs:
+            parts = self.tokenizer.frame(pair=True)
+            given["pair"] = [[part.token, part.kind, part.text] for part in parts]
         outputs = [{**result, "outputs": [info.outputs.index(output)]}]
         return {"name": self.name, "method": METHOD, "input": given, "outputs": outputs}
 

@@ -43,7 +43,8 @@ class TextClassification(SequenceClassifier):
 
     def compiled(self) -> dict[str, Any]:
         named = function_name(None, self.config, len(self.labels))
-        return self.described({"kind": "scores", "labels": self.labels, "function": named})
+        result = {"kind": "scores", "labels": self.labels, "function": named}
+        return self.described(result, pairs=True)
 
     async def __call__(
         self,

@@ -24,7 +24,7 @@ from webpte.tasks.language import (
 from webpte.tasks.task import task
 
 # Options of answers that do not share their steps with others.
-_ALONE = ("steps_ahead", "logprobs", "top", "constraint", "speculate")
+_ALONE = ("steps_ahead", "pace", "logprobs", "top", "constraint", "speculate")
 _ROUNDED = 64  # tokens: kernels are compiled for a length of the KV caches
 
 

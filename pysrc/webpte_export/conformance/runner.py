@@ -6,10 +6,10 @@ run does not run again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -155,9 +155,11 @@ def _first_line(error: BaseException) -> str:
 
 
 def _refuse(folder: Folder, case: Case, why: str) -> None:
+    # Of its programs the second and later have a number; other cases may begin with its id, too.
+    own = re.compile(rf"{re.escape(case.id)}(_\d+)?\.\d+\.[a-z]+\d+\.bin")
     for file in folder.path.glob(f"{case.id}*.bin"):
-        with contextlib.suppress(OSError):
-            file.unlink()
+        if own.fullmatch(file.name):
+            file.unlink(missing_ok=True)
     _write(folder.record(case), {"entries": [], "refused": why})
 
 

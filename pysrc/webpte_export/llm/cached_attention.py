@@ -144,7 +144,7 @@ def _behind_mask(
     seen: Tensor | None = None
     if mask is not None:
         seen = mask[0] if mask.dtype == torch.bool else mask[0] > _MASKED / 2
-        if mask.dtype != torch.bool:  # it may hold more than what is hidden
+        if mask.dtype != torch.bool:  # a mask of floats may hold scores, too
             added = torch.where(seen, mask[0], 0.0)
             return _attended(query[0], keys, values, seen, softcap, sinks, added)
     return _attended(query[0], keys, values, seen, softcap, sinks)

@@ -71,7 +71,7 @@ class Decoder(nn.Module):
             if self.masked:
                 raise
             self._give_back(model)
-            try:  # its attention may use a mask of its own
+            try:  # the attention may compute a mask itself
                 self._take(model, context, masked=True)
             except ExportError:
                 raise refused from None

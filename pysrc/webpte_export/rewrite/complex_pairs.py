@@ -167,6 +167,13 @@ def _flat(name: str) -> str:
     return "pair_" + name.replace(".", "_")
 
 
+# Rewritten values may have other strides than the graph's.
+_ANY_STRIDES = {
+    torch.ops.aten.view.default: torch.ops.aten.reshape.default,
+    torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
+}
+
+
 class _Interpreter(torch.fx.Interpreter):
     def __init__(self, owner: Paired) -> None:
         super().__init__(owner.graph_module, garbage_collect_values=False)
@@ -189,7 +196,9 @@ class _Interpreter(torch.fx.Interpreter):
             any(isinstance(leaf, Pair | complex) for leaf in leaves)
             or any(map(_is_complex, pytree.tree_leaves(found)))
         ):
-            return super().call_function(target, args, kwargs)
+            if target is torch.ops.aten.as_strided.default:
+                args = (args[0].contiguous(), *args[1:])
+            return super().call_function(_ANY_STRIDES.get(target, target), args, kwargs)
         name = getattr(target, "_schema", None) and target._schema.name.partition("::")[2]
         name = str(name or getattr(target, "__name__", target))
         if name in _RULES:
@@ -226,7 +235,9 @@ class _Interpreter(torch.fx.Interpreter):
                 return torch.zeros_like(leaf) if is_value and which == "imag" else leaf
 
             found, named = pytree.tree_map(of, (given, kwargs), is_leaf=_is_pair)
-            return target(*found, **named)
+            if name == "as_strided":
+                found[0] = found[0].contiguous()
+            return _ANY_STRIDES.get(target, target)(*found, **named)
 
         re, im = part("real"), part("imag")
         if isinstance(re, list | tuple):

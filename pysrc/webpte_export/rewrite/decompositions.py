@@ -1,7 +1,7 @@
-"""Decompositions of operators that programs do not have into operators that a GPU has.
+"""Decomposes operators that no program has into operators that a GPU has.
 
-PyTorch's own decompositions come after these (`run_decompositions`). A decomposition takes the
-operator's arguments; sizes are those of the trace, so that loops over them are unrolled.
+PyTorch's own decompositions come later (`run_decompositions`). A decomposition takes the operator's
+arguments, with the sizes of the trace, so that loops over sizes are unrolled.
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ def bucketize(
     values: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     return searchsorted(boundaries, values, out_int32=out_int32, right=right)
+
+
+def one_hot(x: Tensor, num_classes: int) -> Tensor:
+    """Compare with all classes; PyTorch's own checks the values, too."""
+    return (x.unsqueeze(-1) == torch.arange(num_classes)).to(torch.int64)
 
 
 # Padding and turning, without indices
@@ -194,7 +199,7 @@ def rrelu(
     training: bool = False,
     *_: Any,
 ) -> Any:
-    """Return what a model does after training: a leaky relu of the mean slope."""
+    """Return a leaky relu of the mean slope, as after training."""
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
 
 
@@ -261,6 +266,15 @@ def _place(x: Tensor, size: int, padding_mode: int, align_corners: bool) -> Tens
     return place
 
 
+def new_empty(x: Tensor, size: Sequence[Any], *, dtype: Any = None, **_: Any) -> Tensor:
+    """Return zeros: the exporter fixes the size of a tensor without content."""
+    return torch.zeros(size, dtype=dtype or x.dtype)
+
+
+def empty(size: Sequence[Any], *, dtype: Any = None, **_: Any) -> Tensor:
+    return torch.zeros(size, dtype=dtype)
+
+
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     x, mask = torch.broadcast_tensors(x, mask)
     return x.reshape(-1).index_select(0, mask.reshape(-1).nonzero().squeeze(1))
@@ -278,10 +292,11 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any = 1
 
 def table() -> dict[Any, Callable[..., Any]]:
     """Return the decompositions by operator."""
-    found: dict[Any, Callable[..., Any]] = {
+    return {
         aten.searchsorted.Tensor: searchsorted,
         aten.searchsorted.Scalar: searchsorted,
         aten.bucketize.Tensor: bucketize,
+        aten.one_hot.default: one_hot,
         aten.reflection_pad1d.default: reflection_pad,
         aten.reflection_pad2d.default: reflection_pad,
         aten.reflection_pad3d.default: reflection_pad,
@@ -308,6 +323,8 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.multinomial.default: multinomial,
         aten.grid_sampler_3d.default: grid_sampler_3d,
         aten.masked_select.default: masked_select,
+        aten.new_empty.default: new_empty,
+        aten.empty.memory_format: empty,
         aten.index_add.default: index_add,
         aten.rrelu_with_noise.default: rrelu,
         aten.rrelu_with_noise_functional.default: lambda x, noise, *args: (
@@ -317,7 +334,6 @@ def table() -> dict[Any, Callable[..., Any]]:
         **special.table(),
         **linalg.table(),
     }
-    return found
 
 
 # Composite operators that contain operators of the table.
@@ -331,7 +347,7 @@ COMPOSITE = (
 
 
 def decomposed(exported: Any) -> Any:
-    """Return a program without the table's operators; the same one if it has none of them."""
+    """Return a program without the table's operators."""
     own = table()
     names = {op._schema.name for op in own} | {f"aten::{name}" for name in COMPOSITE}
     present = any(

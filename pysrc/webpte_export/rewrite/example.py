@@ -1,7 +1,7 @@
-"""Sizes of the example that a model is traced with.
+"""Chooses the sizes of the example for tracing a model.
 
-Passes of the exporters compare sizes. A changing size that happens to equal a fixed one is then
-taken for it: a batch of 2 in a model with 2 heads would be 2 in the program, too.
+Passes of the exporters compare sizes. A changing size that happens to equal a fixed size is then
+taken for fixed, too: a batch of 2 in a model with 2 heads would be 2 in the program, too.
 """
 
 from __future__ import annotations

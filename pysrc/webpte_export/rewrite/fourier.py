@@ -92,11 +92,10 @@ class Fourier:
         return _times((a[..., :n], b[..., :n]), chirp)
 
     def _constants(self, name: str, like: Tensor, values: Array) -> Pair:
-        re, im = (
-            self._table(f"{name}_{part}", like.dtype, lambda part=part: getattr(values, part))
-            for part in ("real", "imag")
+        return (
+            self._table(f"{name}_real", like.dtype, lambda: values.real),
+            self._table(f"{name}_imag", like.dtype, lambda: values.imag),
         )
-        return re, im
 
 
 def _times(x: Pair, y: Pair) -> Pair:

@@ -35,8 +35,8 @@ def _size(a: Tensor) -> int:
     if isinstance(n, int) and n <= MOST_ROWS:
         return n
     raise ExportError(
-        f"inverses, determinants and factors are of matrices with at most {MOST_ROWS} rows, but here "
-        f"are {n}. Compute them before the model, or split the matrix into blocks."
+        f"inverses, determinants and factors are of matrices of at most {MOST_ROWS} rows, but "
+        f"here are {n}. Compute them before the model, or split the matrix into blocks."
     )
 
 

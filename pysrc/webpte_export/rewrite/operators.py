@@ -1,4 +1,4 @@
-"""Operators beyond Core ATen that programs may have: those with a kernel in webpte."""
+"""Lists the operators beyond Core ATen that webpte has kernels for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def runnable() -> tuple[Any, ...]:
     packets = {name.partition("::")[2].partition(".")[0] for name in kernels if "aten::" in name}
     found = []
     for packet in sorted(packets):
-        for overload in getattr(torch.ops.aten, packet, None) and _overloads(packet):
+        for overload in _overloads(packet):
             if overload._schema.is_mutable:
                 continue
             try:
@@ -35,5 +35,5 @@ def runnable() -> tuple[Any, ...]:
 
 
 def _overloads(packet: str) -> list[Any]:
-    operator = getattr(torch.ops.aten, packet)
-    return [getattr(operator, name) for name in operator.overloads()]
+    operator = getattr(torch.ops.aten, packet, None)
+    return [] if operator is None else [getattr(operator, name) for name in operator.overloads()]

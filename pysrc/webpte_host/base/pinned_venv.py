@@ -65,7 +65,8 @@ class PinnedVenv:
     def pip_install(self, packages: Sequence[str], choice: str, what: str, hint: str) -> None:
         """Install packages; `choice` is pip's option for the builds to use."""
         command = [*pip_command(), "--python", str(self.python), "install", "--no-input"]
-        command += ["--disable-pip-version-check", choice, *packages]
+        # Most modules are never imported; Python compiles the others at their first import.
+        command += ["--disable-pip-version-check", "--no-compile", choice, *packages]
         run_tool(command, f"pip install of {what}", cwd=ROOT, hint=hint)
 
     def _stamp(self) -> str:

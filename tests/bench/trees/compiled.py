@@ -1,12 +1,12 @@
-"""Compares compiled programs with the same through Python: one browser after the other, in turns.
+"""Compares compiled programs with the same through Python: one browser after another, in turns.
 
     PYTHONPATH=pysrc:tests python -m bench.trees.compiled write OUT [--only resnet18 ...]
     PYTHONPATH=pysrc:tests python -m bench.trees.compiled run OUT [--rounds 2] [options]
 
 `write` writes OUT/NAME.head, a program without its weights, and OUT/NAME, the program compiled: a
 few megabytes to carry to another machine, where `run` adds the weights. `run` prints rates per
-second, compiled beside Python, and those of variants: the runtime with a constant changed, each
-beside the runtime as it is. The first token is timed from the moment the page begins to load.
+second, compiled beside Python, and the rates of variants: the runtime with a changed constant. The
+first token is timed from the moment the page begins to load.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ from webpte_host.base.layout import PYSRC
 from webpte_host.setup import chromium
 
 NAMES = ("resnet18", "mobilenetv2", "minilm", "llama")
-OPENINGS = 3  # of the page, for the first token, after one that warms up
+OPENINGS = 3  # of the page, for the first token, after a first opening, which warms up
 _RUNTIME = "webpte-run.js"
-# Texts of the runtime as it is, and in its place, by the program and the name of the variant.
+# Texts of the runtime, and the texts in their place, by the program and the name of the variant.
 VARIANTS = {
-    ("mobilenetv2", "one submission"): ("FIRST_CHUNK = 32;", "FIRST_CHUNK = 1e9;"),
-    ("minilm", "one submission"): ("FIRST_CHUNK = 32;", "FIRST_CHUNK = 1e9;"),
+    ("mobilenetv2", "two submissions"): ("SHORT = 64;", "SHORT = 0;"),
+    ("minilm", "two submissions"): ("SHORT = 64;", "SHORT = 0;"),
+    ("llama", "not kept"): ("originals = base, keep })", "originals = base, keep = false })"),
     ("llama", "whole file first"): ("LARGE_FILE = 64 << 20", "LARGE_FILE = 2 ** 40"),
-    ("llama", "6 requests"): ("lanes = 3,", "lanes = 6,"),
-    ("llama", "blocks of 4 MB"): ("blockBytes = 1 * MB,", "blockBytes = 4 * MB,"),
 }
 
 
@@ -82,7 +81,7 @@ def vary(out: Path, name: str, variant: str) -> str:
 
 
 def compiled_jobs(jobs: Sequence[Job], out: Path, with_variants: bool) -> list[Job]:
-    """Return the jobs of compiled programs: first openings, then rates, then those of variants."""
+    """Return the jobs of compiled programs: first openings, then rates, with variants."""
     made: list[Job] = []
     for job in jobs:
         name = job["name"]

@@ -5,6 +5,8 @@ One conversation in several turns equals its whole context fed to the references
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from support.harness import extent, limits
@@ -246,3 +248,35 @@ return [found, wanted]
 def test_several_answers_at_once_have_the_tokens_of_each_alone(harness: Harness) -> None:
     found, wanted = python(harness, TOGETHER, timeout=limits.CALL_SECONDS)
     assert found == wanted
+
+
+PACED = """
+import js
+from webpte import llm
+
+reply = await js.fetch("/data/llm/llama_tiny_q4.pte")
+async with await webpte.load((await reply.arrayBuffer()).to_bytes(), strict=True) as program:
+    answers = []
+    for pace in (None, 4.0):
+        answer = llm.generate(program, [5, 9, 33, 7], count, pace=pace)
+        answers.append([token async for token in answer])
+    return answers
+"""
+FRAMES = """() => {
+    const frames = globalThis.drawn = [];
+    const note = (now) => { frames.push(now); requestAnimationFrame(note); };
+    requestAnimationFrame(note);
+}"""
+
+
+def test_frames_are_drawn_beside_a_paced_answer(harness: Harness) -> None:
+    harness.page.evaluate(FRAMES)
+    plain, paced = python(harness, PACED, timeout=limits.CALL_SECONDS, count=TOKENS)
+    assert paced == plain
+    drawn = harness.page.evaluate("globalThis.drawn")
+    gaps = [after - before for before, after in itertools.pairwise(drawn)]
+    assert len(gaps) > 10
+    assert max(gaps) < limits.LONG_TASK_MS
+    print(
+        f"{len(gaps)} frames, {sorted(gaps)[len(gaps) // 2]:.1f} ms apart, {max(gaps):.0f} at most"
+    )

@@ -86,7 +86,7 @@ def test_a_lone_model_for_xnnpack_becomes_a_chat(page: Page) -> None:
     panel = opened(page, name, "Chat")
     settings = page.locator("#chat-settings")
     if not settings.evaluate("(one) => one.open"):
-        settings.get_by_text("Generation settings").click()
+        settings.locator("summary").first.click()
     for setting, value in {"max_tokens": 6, "temperature": 0}.items():
         settings.locator(f"[data-name={setting}]").fill(str(value))
     panel.locator("#chat-text").fill(asking)

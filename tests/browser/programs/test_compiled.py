@@ -226,6 +226,14 @@ def test_the_runtime_in_a_page(place: Place) -> None:
     }
 
 
+ONCE = """
+async (url) => {
+    const program = await (await import(url)).open();
+    const [scores] = await program.forward(new Float32Array(784).map((_, i) => i % 5));
+    program.close();
+    return [...scores.data];
+}
+"""
 IN_RANGES = """
 async ([url, small]) => {
     const said = (work) => work.then((one) => one, (error) => `${error.name}: ${error.message}`);
@@ -265,6 +273,51 @@ def test_large_files_are_read_in_ranges(place: Place) -> None:
     assert all(one and one.startswith("bytes=") for one in asked)
     told = "SourceError: digits.pte has 70000 bytes, not 73640: it is of another program"
     assert error == told
+
+
+KEPT = """
+async () => {
+    const root = await navigator.storage.getDirectory();
+    const folder = await root.getDirectoryHandle("webpte-compiled");
+    for (;;) {
+        for await (const name of folder.keys()) if (name.endsWith(".json")) return;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+}
+"""
+
+
+def test_large_files_are_kept_for_the_next_visit(place: Place) -> None:
+    compile_program(ROOT / "web" / "samples" / "digits.pte", place.out / "kept")
+    program = large(place.out / "kept") / "digits.pte"
+    page, url = place.harness.page, f"{place.site.url}compiled/kept/index.js"
+    forget = "async () => (await navigator.storage.getDirectory()).removeEntry('webpte-compiled', "
+    page.evaluate(f"{forget}{{ recursive: true }}).catch(() => null)")
+    asked: list[Request] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/kept/digits.pte"):
+            asked.append(request)
+
+    def visit() -> tuple[list[float], list[bool]]:
+        asked.clear()
+        found, _ = page.evaluate(IN_RANGES, [url, url])
+        return found, ["if-none-match" in one.headers for one in asked]
+
+    page.on("request", note)
+    asked.clear()
+    first = page.evaluate(ONCE, url)
+    assert len(asked) == 2  # the beginning, and the rest
+    page.evaluate(KEPT)
+    again, conditional = visit()
+    assert again == first
+    assert conditional == [True, True]  # two openings, each with a question and no bytes
+    data = bytearray(program.read_bytes())
+    data[-4096:] = bytes(4096)
+    program.write_bytes(data)
+    changed = page.evaluate(ONCE, url)
+    page.remove_listener("request", note)
+    assert changed != first
 
 
 def with_self_test(folder: Path, edit: str) -> Path:

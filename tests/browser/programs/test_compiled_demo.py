@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import shutil
 import wave
 from collections.abc import Iterator
@@ -14,13 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 import webpte
 from support.compiling.cases import compile_program
 from support.compiling.pages import PAGE
+from support.docs.documents import blocks_of
 from support.harness.limits import EXPECT_MS
 from support.harness.sounds import letters_folder
+from support.harness.task_cases import models_folder
 from support.llm.small_seq2seq import RATE, sound
 from support.page.static_site import static_host
 from support.page.strokes import draw_one
@@ -30,6 +33,7 @@ from webpte_host.base.progress import Display
 from webpte_host.harness.browser import PageLog
 from webpte_host.setup.text_libraries import text_libraries
 
+CAMERA = ROOT / "docs" / "start" / "camera_page.md"
 SAMPLES = ROOT / "web" / "samples"
 QUESTION = "What does a cow say?"
 NEXT = "What does a dog say?"
@@ -79,6 +83,21 @@ def page(browser: Browser) -> Iterator[Page]:
     log = PageLog(page)
     yield page
     assert log.errors == []
+    page.close()
+
+
+def test_the_page_with_a_camera(profile: BrowserContext, site: tuple[Path, str]) -> None:
+    """The context has a camera, with a test signal."""
+    (block,) = [one for one in blocks_of(CAMERA) if one.text.startswith("<!doctype html>")]
+    folder = site[0] / "camera"
+    compile_program(models_folder() / "shapes", folder / "model", task="image-classification")
+    text = block.text.replace("<!doctype html>", PAGE)  # which has an icon, too
+    (folder / "index.html").write_text(text, "utf-8")
+    page = profile.new_page()
+    profile.grant_permissions(["camera"])
+    page.goto(f"{site[1]}camera/")
+    told = re.compile(r"^\S+: \d+ %(, \S+: \d+ %)*$")
+    expect(page.locator("p")).to_have_text(told, timeout=EXPECT_MS)
     page.close()
 
 

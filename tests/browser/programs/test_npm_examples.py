@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.compiling.cases import compile_program
 from support.harness import extent, limits
@@ -78,19 +78,21 @@ def test_vite_and_typescript(page: Page, tmp_path: Path) -> None:
         assert page.text_content("#answer") == "A cow says moo!"
 
 
-def test_react_and_a_camera(page: Page, tmp_path: Path) -> None:
+def test_react_and_a_camera(profile: BrowserContext, tmp_path: Path) -> None:
     folder = tmp_path / "react"
     shutil.copytree(EXAMPLES / "react", folder)
     _install(folder)
     run_tool([*npm_command(), "run", "build"], "npm run build", cwd=folder)
     out, task = folder / "dist" / "model", "image-classification"
     compile_program(models_folder() / "shapes", out, task=task)
-    page.context.grant_permissions(["camera"])
+    profile.grant_permissions(["camera"])
     with static_host(folder / "dist") as host:
+        page = profile.new_page()
         page.goto(host.url)
         shown = page.locator("figcaption p")
         expect(shown.first).to_have_text(re.compile(r"^\w+: \d+ %$"), timeout=limits.START_MS)
         assert page.locator("[role=alert]").count() == 0
+        page.close()
 
 
 def _install(folder: Path) -> None:

@@ -22,7 +22,7 @@ from webpte_host.commands.verify import case_id
 
 SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
 MODELS = "models"
-EVERY, EVERY_MODEL = 24, 6
+EVERY, EVERY_MODEL = 48, 6
 
 
 def sampled(path: Path) -> list[pack_suite.Entry]:

@@ -396,6 +396,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     expect(panel.get_by_text("uses it").first).to_be_visible()
 
     panel.get_by_role("button", name="Original").click()
+    panel.get_by_role("button", name="device", exact=True).click()
     expect(panel.get_by_role("list", name="Colours")).to_contain_text("delegate")
     panel.get_by_role("button", name="Expand all").click()
     page.set_viewport_size({"width": NARROWEST, "height": 740})

@@ -10,6 +10,7 @@ eight numbers of each invocation.
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,16 +20,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from webpte.engine.gpu.device_info import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInfo
+from webpte.engine.gpu.device_info import FEATURES, MATRIX_SUBGROUP, DeviceInfo
 from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.plan import shaders
 
 MATRICES = """
 alias F16Quad = vec2<u32>;
-
-struct FragmentA { pair: u32, first: u32 }
-struct FragmentB { pair: u32, first: u32 }
-struct Accumulator { low: vec4<f32>, high: vec4<f32> } // of four rows, and of four others
 
 // By hand, for numbers below 65520: not every driver compiles the functions that WGSL has for it.
 fn to_f16(values: vec4<f32>) -> F16Quad {
@@ -75,6 +72,10 @@ fn subgroup_of(place: Place) -> u32 {
 """
 
 MATRIX_MEMORY = """
+struct FragmentA { pair: u32, first: u32 }
+struct FragmentB { pair: u32, first: u32 }
+struct Accumulator { low: vec4<f32>, high: vec4<f32> } // of four rows, and of four others
+
 fn load_first_a(pair: u32) -> FragmentA { return FragmentA(pair, 0u); }
 fn load_second_a(pair: u32) -> FragmentA { return FragmentA(pair, BLOCK); }
 fn load_first_b(pair: u32) -> FragmentB { return FragmentB(pair, 0u); }
@@ -133,6 +134,79 @@ fn store_sums(sums: Accumulator, pair: u32) {
 }
 """
 
+# In place of WGSL's matrices in matrices_parts.wgsl, which stays as it is otherwise. A matrix
+# of A has a copy of the units that the lane multiplies, as it may outlive the shared memory.
+PART_SIZES = """
+const M = ${MATRIX_M}u;
+const N = ${MATRIX_N}u;
+const UNITS_ALONG = ${MATRIX_K}u / 8u;
+const OWN = M * N / 32u; // numbers of a lane
+"""
+PARTS = """
+struct LeftPart { units: array<vec4<u32>, OWN * UNITS_ALONG> }
+struct RightPart { pair: u32, first: u32 }
+struct SumPart { sums: array<f32, OWN> }
+
+fn unit_dot(a: vec4<u32>, b: vec4<u32>) -> f32 {
+    return dot(to_floats(a.xy), to_floats(b.xy)) + dot(to_floats(a.zw), to_floats(b.zw));
+}
+
+fn part_row(i: u32) -> u32 { return (i * 32u + own_lane) / N; }
+fn part_column() -> u32 { return own_lane % N; }
+
+fn load_left(pair: u32, first: u32) -> LeftPart {
+    var found: LeftPart;
+    for (var i = 0u; i < OWN * UNITS_ALONG; i++) {
+        found.units[i] = pairs[pair][first + part_row(i / UNITS_ALONG) * LINE + i % UNITS_ALONG];
+    }
+    return found;
+}
+
+fn load_right(pair: u32, first: u32) -> RightPart { return RightPart(pair, first); }
+
+fn multiply_add(left: LeftPart, right: RightPart, sums: SumPart) -> SumPart {
+    var found = sums;
+    for (var i = 0u; i < OWN; i++) {
+        for (var unit = 0u; unit < UNITS_ALONG; unit++) {
+            let of_b = pairs[right.pair][right.first + part_column() * LINE + unit];
+            found.sums[i] += unit_dot(left.units[i * UNITS_ALONG + unit], of_b);
+        }
+    }
+    return found;
+}
+
+fn store_part(pair: u32, first: u32, sums: SumPart) {
+    for (var i = 0u; i < OWN; i++) {
+        let place = first + part_row(i) * SUMS_LINE + part_column() / 4u;
+        pairs[pair][place][part_column() % 4u] = bitcast<u32>(sums.sums[i]);
+    }
+}
+"""
+BUILTINS = (
+    (
+        r"subgroupMatrixLoad<LeftPart, row_major>\(&pairs\[pair\], (.+), LINE\)",
+        r"load_left(pair, \1)",
+    ),
+    (
+        r"subgroupMatrixLoad<RightPart, col_major>\(&pairs\[pair\], (.+), LINE\)",
+        r"load_right(pair, \1)",
+    ),
+    (
+        r"subgroupMatrixStore<row_major>\(&pairs\[pair\], (.+), (\S+), SUMS_LINE\)",
+        r"store_part(pair, \1, \2)",
+    ),
+    (r"subgroupMatrixMultiplyAccumulate\(", "multiply_add("),
+    (r"alias (LeftPart|RightPart|SumPart) = subgroup_matrix_.*\n", ""),
+)
+
+
+def plain_parts(code: str) -> str:
+    """Return matrices_parts.wgsl with its matrices emulated."""
+    for pattern, plain in BUILTINS:
+        code, count = re.subn(pattern, plain, code)
+        assert count, f"{pattern} is not in matrices_parts.wgsl"
+    return code + PART_SIZES + PARTS
+
 
 @contextmanager
 def plain_matrices() -> Iterator[None]:
@@ -141,14 +215,17 @@ def plain_matrices() -> Iterator[None]:
         folder = Path(name) / "wgsl"
         shutil.copytree(shaders.shader_folder(), folder)
         (folder / "lib/matrix/subgroup_matrix.wgsl").write_text(MATRICES, encoding="utf-8")
-        (folder / "lib/matrix/subgroup_matrix_memory.wgsl").write_text(
-            MATRIX_MEMORY, encoding="utf-8"
-        )
+        (folder / "lib/matrix/matrices_whole.wgsl").write_text(MATRIX_MEMORY, encoding="utf-8")
+        parts = folder / "lib/matrix/matrices_parts.wgsl"
+        parts.write_text(plain_parts(parts.read_text(encoding="utf-8")), encoding="utf-8")
         with patch.object(shaders, "shader_folder", lambda: folder):
             yield
 
 
-def with_matrices(info: DeviceInfo) -> DeviceInfo:
+WHOLE = "f16 f32 16x16x16"
+
+
+def with_matrices(info: DeviceInfo, shape: str = WHOLE) -> DeviceInfo:
     """Return a GPU that has subgroup matrices and prefers them."""
     sizes = {"subgroupMinSize": MATRIX_SUBGROUP, "subgroupMaxSize": MATRIX_SUBGROUP}
     return replace(
@@ -156,14 +233,14 @@ def with_matrices(info: DeviceInfo) -> DeviceInfo:
         software=False,
         features=tuple(dict.fromkeys((*info.features, *FEATURES))),
         limits={**info.limits, **sizes},
-        matrix_shapes=(MATRIX_SHAPE,),
+        matrix_shapes=(shape,),
         prefers_subgroup_matrices=True,
     )
 
 
 @cache
-def matrix_device() -> NativeDevice:
+def matrix_device(shape: str = WHOLE) -> NativeDevice:
     """Return the native device that has subgroup matrices, by its own word, and prefers them."""
     made = asyncio.run(NativeDevice.create())
-    made.info = with_matrices(made.info)
+    made.info = with_matrices(made.info, shape)
     return made

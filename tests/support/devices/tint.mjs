@@ -9,7 +9,7 @@ const [path, folder] = process.argv.slice(2);
 const { create, globals } = await import(pathToFileURL(`${folder}/index.js`));
 Object.assign(globalThis, globals);
 
-const FEATURES = ["chromium-experimental-subgroup-matrix", "subgroups", "shader-f16"];
+const FEATURES = ["chromium-experimental-subgroup-matrix", "subgroups", "subgroup-size-control", "shader-f16"];
 // That device has WebGPU's default limits, and subgroups of up to 128.
 const LIMITS = /exceeds the maximum|larger than the maximum|maxSubgroupSize/;
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,17 +21,32 @@ from support.devices.variants import MATRICES, lower
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte_host.base.layout import ROOT
 
+# As NVIDIA, Apple and Intel have them, and AMD, whose kernels ask for the size of a subgroup.
+TARGETS = (
+    MATRICES,
+    replace(MATRICES, matrix_shape=(8, 8, 8)),
+    replace(MATRICES, matrix_shape=(8, 16, 16)),
+    replace(MATRICES, sized_subgroups=True),
+)
 SCRIPT = Path(__file__).with_suffix(".mjs")
 
 
 def kernels() -> list[dict[str, Any]]:
     """Return the kernels of layers that use subgroup matrices, and the self-test of these."""
-    found = [
-        {"label": spec.label, "code": spec.code, "overrides": dict(spec.overrides)}
-        for spec in lower([], [MATRICES])
-    ]
-    code = ShaderLibrary().assemble("lib/self_test/subgroup_matrix", ()).code
-    return [*found, {"label": "self-test: subgroup_matrix", "code": code, "overrides": {}}]
+    found = []
+    for target in TARGETS:
+        about = f"{target.matrix_shape}{', sized' * target.sized_subgroups}"
+        found += [
+            {
+                "label": f"{spec.label}, {about}",
+                "code": spec.code,
+                "overrides": dict(spec.overrides),
+            }
+            for spec in lower([], [], target)
+        ]
+        code = ShaderLibrary().assemble("lib/self_test/subgroup_matrix", target.matrix_types).code
+        found.append({"label": f"self-test, {about}", "code": code, "overrides": {}})
+    return found
 
 
 def errors_of(specs: list[dict[str, Any]], package: Path) -> list[str]:

@@ -91,7 +91,9 @@ async def collect(halves: bool, software: bool, rows: Iterable[Row]) -> set[Pipe
     return set(device.pipelines)
 
 
-def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
+def lower(
+    rows: Iterable[Row], targets: Sequence[Target], matrices: Target = MATRICES
+) -> set[PipelineSpec]:
     """Lower rows of one size: much quicker than loading them."""
     graphs = [read_graph(row.program()) for row in rows]
     pairs = [(graph, target) for graph in graphs for target in targets]
@@ -100,9 +102,9 @@ def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
     pairs += [(read_graph(case.program()), INTEGERS) for case in cases]
     cases = [*cases, *matmul_cases.MATRIX_CASES]
     cases += attention_cases.MATRIX_CASES
-    pairs += [(read_graph(case.program()), MATRICES) for case in cases]
+    pairs += [(read_graph(case.program()), matrices) for case in cases]
     layer = decoder_layers(FAMILIES["llama"], 40, 1)
-    pairs.append((fuse(build_graph(layer)), MATRICES))
+    pairs.append((fuse(build_graph(layer)), matrices))
     found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()
     for graph, target in pairs:
         planner, _ = make_planner(graph, target)

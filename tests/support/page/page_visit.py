@@ -61,6 +61,17 @@ FORGET = """async () => {
 }"""
 
 
+# The page's library was emptied behind its back: list it again.
+LIST_LIBRARY = """() => {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.dataset.act = "library-refresh";
+  document.body.append(button);
+  button.click();
+  button.remove();
+}"""
+
+
 # A GPU that takes its time: results are read 30 ms late, so that 10,000 runs take five minutes.
 SLOW_GPU = """() => {
   const read = GPUBuffer.prototype.mapAsync;
@@ -89,6 +100,13 @@ def forget(page: Page, site: Site) -> None:
     """Forget in a tab what visits of the site have left."""
     page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
     page.evaluate(FORGET)
+
+
+def forget_in_place(page: Page) -> None:
+    """Forget what was kept on the page that is open, without a program; it stays open."""
+    page.evaluate(FORGET)
+    page.evaluate(LIST_LIBRARY)
+    expect(page.locator("#library-total")).to_have_text("empty")
 
 
 @contextmanager
@@ -160,7 +178,7 @@ def open_address(page: Page, address: str) -> None:
 
 
 def leave(page: Page) -> None:
-    """Close the program, and clear the page's storage."""
+    """Close the program; its inputs are not kept for the next time."""
     if page.locator("[data-act=close]").count():
         if page.locator("[data-act=reset-inputs]").count():
             page.get_by_role("tab", name="Run").click()

@@ -8,16 +8,22 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from support.page.page_visit import WINDOW, leave, open_page, unexpected, wait_until_ready
+from support.page.page_visit import (
+    WINDOW,
+    forget_in_place,
+    leave,
+    open_page,
+    unexpected,
+    wait_until_ready,
+)
 from webpte_host.harness.browser import PageLog
 from webpte_host.serving.server import Site
 
 
 class SharedPage:
-    """A tab with the page, which each file of tests gets and leaves without a program.
+    """A tab with the page, which each file of tests gets without a program and with nothing kept.
 
-    After a failure, the next file gets another tab. What the page keeps (its library, the settings)
-    stays from file to file: a file that needs an unused page has a visit to itself.
+    After a failure, the next file gets another tab.
     """
 
     def __init__(self, profile: BrowserContext, site: Site) -> None:
@@ -32,6 +38,7 @@ class SharedPage:
         Errors in the console with the text `but` are what tests there are about.
         """
         page, log = self._open()
+        forget_in_place(page)
         page.evaluate("longTasks.length = 0")
         failures = session.testsfailed
         try:

@@ -18,6 +18,7 @@ from support.compiling.node import modules_in, run
 from support.harness.task_cases import models_folder
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.errors import InputError, UnsupportedError
+from webpte.llm.text.sequences import EncodedText, cut_texts
 from webpte_host.base.layout import ROOT
 
 Table = dict[str, Any]
@@ -232,6 +233,50 @@ def test_a_classifier_of_texts(tmp_path: Path, modules: Path) -> None:
     assert np.allclose([one["score"] for one in alone["scores"]], wanted[:2])
 
 
+ROWS = """
+const { openTask } = await import("./sentences.mjs");
+class Tokenizer {
+    encode(text) { return { ids: text.split(" ").filter(Boolean).map(Number) }; }
+}
+const found = [];
+const run = async (name, [{ data, shape: [rows, length] }, { data: mask }]) => {
+    const count = mask.subarray(0, length).reduce((a, b) => a + b);
+    found.push([...data.subarray(0, count)]);
+    return [{ dtype: "float32", shape: [rows, 3], data: new Float32Array(3 * rows) }];
+};
+const task = openTask({ run }, given.table, new URL(given.base));
+for (const pair of given.pairs) {
+    const [one] = await task.answer([pair], { libraries: { tokenizers: { Tokenizer } } });
+    found.push(one.title);
+}
+return found;
+"""
+
+
+def test_pairs_of_texts_are_cut_as_in_python(tmp_path: Path, modules: Path) -> None:
+    source = models_folder() / "verdicts"
+    more = texts_of(source)
+    table = compiled(source, tmp_path / "out", task="text-classification", more=more)
+    given = table["task"]["input"]
+    special = [token for token, _, _ in given["pair"] if token is not None]
+    assert [text for _, _, text in given["pair"]].count(None) == len(special) == 3
+    room = given["longest"] - len(special)
+    lengths = [(3, 2), (1, 200), (200, 1), (200, 200), (room // 2, 200), (90, room - 10), (2, 0)]
+    pairs, wanted = [], list[Any]()
+    for first, second in lengths:
+        numbers = list(range(5, 5 + first)), list(range(300, 300 + second))
+        text, other = (" ".join(map(str, one)) for one in numbers)
+        pairs.append({"text": text, "text_pair": other})
+        encoded = [EncodedText(tuple(one)) for one in numbers if one]
+        free = given["longest"] - (3 if second else 2)
+        parts = [list(one.tokens) for one in cut_texts(encoded, free)]
+        frame = given["pair"] if second else [[*one, 0] for one in given["frame"]]
+        wanted.append([n for t, _, at in frame for n in (parts[at] if t is None else [t])])
+        wanted.append(f"{text} | {other}" if second else text)
+    base = f"{(tmp_path / 'out').as_uri()}/"
+    assert run(modules, ROWS, {"table": table, "base": base, "pairs": pairs}) == wanted
+
+
 SCORES = {"kind": "scores", "labels": ["sad", "calm", "glad"], "function": "softmax"}
 # Tasks that are wrong in a single place.
 BROKEN: dict[str, Callable[[Table], Any]] = {
@@ -243,6 +288,8 @@ BROKEN: dict[str, Callable[[Table], Any]] = {
     "two texts in the frame": lambda t: t["input"].update(frame=[[None, 0], [None, 1]]),
     "a token that is none": lambda t: t["input"].update(frame=[["1", 0], [None, 0]]),
     "padding": lambda t: t["input"].update(pad=1.5),
+    "a pair of one text": lambda t: t["input"].update(pair=[[None, 0, 0], [2, 0, None]]),
+    "a pair of other texts": lambda t: t["input"].update(pair=[[None, 0, 0], [None, 1, 2]]),
     "texts without room": lambda t: t["input"].update(longest=2),
     "texts beyond the shapes": lambda t: t["input"].update(longest=65),
     "no results": lambda t: t.update(outputs=[]),

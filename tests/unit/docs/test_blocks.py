@@ -51,7 +51,14 @@ NOT_RUN = {
         '<script type="module" src',
     ): "programs/test_compiled_demo.py opens such a page",
     ("docs/use/compiled.md", 'import { open } from "webpte/run"'): "of npm; unit/npm/test_run.py",
-    ("docs/use/compiled.md", "useEffect("): "lines of a component of React",
+    (
+        "docs/start/camera_page.md",
+        "<!doctype html>",
+    ): "test_compiled_demo.py looks through a camera",
+    (
+        "docs/start/camera_page.md",
+        'import { open } from "webpte/run"',
+    ): "of npm; unit/npm/test_run.py",
     (
         "docs/use/tasks.md",
         'reader = await webpte.tasks.open("optical-character-recognition", "/models/ocr/")',

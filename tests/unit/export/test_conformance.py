@@ -13,7 +13,7 @@ import pytest
 from webpte_export.conformance.__main__ import main
 from webpte_export.conformance.checkout import _TestFinder, modules_under, use_checkout
 from webpte_export.conformance.parts import Case
-from webpte_export.conformance.runner import Folder
+from webpte_export.conformance.runner import Folder, _refuse
 from webpte_export.conformance.sample import CaseSelection
 from webpte_export.conformance.table import failures, table
 from webpte_export.errors import ExportError
@@ -109,6 +109,17 @@ def test_a_manifest_has_the_programs_and_a_list_what_was_refused(tmp_path: Path)
     assert [entry["op"] for entry in manifest] == ["a", "a2", "c"]
     refused = json.loads((tmp_path / "refused.json").read_text("utf-8"))
     assert refused == [{"case": "b__x", "why": "ValueError: no"}]
+
+
+def test_a_case_that_is_stopped_leaves_the_files_of_other_cases(tmp_path: Path) -> None:
+    others = ["add__x_low.0.input0.bin", "add__x_low_1.0.output0.bin", "add__x.pte"]
+    for name in (*others, "add__x.0.input0.bin", "add__x_1.12.output3.bin"):
+        (tmp_path / name).write_bytes(b"")
+    folder, slow = Folder(tmp_path), case("add", "x")
+    folder.record(slow).parent.mkdir()
+    _refuse(folder, slow, "took longer than 1 s")
+    assert sorted(path.name for path in tmp_path.glob("add*")) == sorted(others)
+    assert folder.write_manifest() == (0, 1)
 
 
 def test_an_entry_has_a_tolerance_per_output(tmp_path: Path) -> None:

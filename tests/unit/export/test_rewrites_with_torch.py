@@ -19,6 +19,7 @@ from webpte_export.lowering import runnable_form, torch_export  # noqa: E402
 from webpte_export.rewrite import decompositions, linalg, special  # noqa: E402
 from webpte_export.rewrite.arguments import arranged  # noqa: E402
 from webpte_export.rewrite.complex_pairs import as_real, has_complex  # noqa: E402
+from webpte_export.rewrite.example import with_unlike_sizes  # noqa: E402
 from webpte_export.rewrite.fourier import Fourier  # noqa: E402
 from webpte_export.rewrite.operators import runnable  # noqa: E402
 
@@ -244,6 +245,97 @@ def test_pads_and_rolls_have_no_indices() -> None:
         ]
 
     check(padded, x)
+
+
+def test_counts_and_places_are_computed_as_floats() -> None:
+    """Sums, cumulative sums and remainders of integers that are known to be small."""
+
+    def routed(x: Any) -> Any:
+        chosen = F.one_hot(x.topk(2, -1)[1], 9)
+        place = chosen.view(-1, 9).cumsum(0) * chosen.view(-1, 9)
+        number = x.flatten().argsort()
+        return chosen.sum((0, 1)), place % 7, (x > 0).sum(), number // 9, number % 9, -number % 5
+
+    torch.manual_seed(0)
+    x = torch.randn(50, 9)
+    check(routed, x)
+    with torch.no_grad():
+        exported = torch_export(Function(routed), (x,), None, False)
+        found = runnable_form(exported, Function(routed), (x,), None, False)
+    kinds = {
+        node.args[0].meta["val"].dtype
+        for node in found.graph.nodes
+        if any(name in str(node.target) for name in ("aten.sum", "cumsum", "remainder", "divide"))
+    }
+    assert kinds == {torch.float32}
+
+
+def test_integers_that_may_be_large_stay() -> None:
+    def summed(x: Any) -> Any:
+        return x.sum(), x % 7, (x.clamp(0, 2**20).sum(), x.clamp(0, 100) % 7)
+
+    check(summed, torch.tensor([2**40, -5, 2**33, 3] * 100))
+
+
+def test_a_place_in_a_buffer_is_an_index() -> None:
+    class Ring(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("rows", torch.zeros(3, 2))
+            self.register_buffer("place", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: Any) -> Any:
+            self.rows[self.place % 3] = x
+            self.place += 1
+            return self.rows * 1, self.rows[self.place % 3]
+
+    with torch.no_grad():
+        found = torch_export(Ring(), (torch.ones(2),), None, False).module()
+        expected = Ring()
+        for number in range(5):
+            x = torch.full((2,), float(number))
+            for got, want in zip(found(x), expected(x), strict=True):
+                assert torch.equal(got, want)
+
+
+def test_sizes_that_equal_others_stay_changing() -> None:
+    """The example's batch equals the number of heads, which must not fix it."""
+    batch = torch.export.Dim("batch", min=1, max=8)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    class Attending(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x, x, x)[0]
+
+    shapes = {"x": {0: batch}}
+    given = (torch.ones(2, 8, 8),)
+    unlike = with_unlike_sizes(Attending(), given, shapes)
+    assert list(unlike[0].shape) == [3, 8, 8]
+    assert with_unlike_sizes(Attending(), (torch.ones(3, 8, 8),), shapes) is None
+    assert with_unlike_sizes(Attending(), given, {"x": {0: torch.export.Dim.AUTO}}) is None
+
+
+def test_conditions_that_hold_for_all_sizes_are_proven() -> None:
+    """torch.export cannot prove `1 % (n // 8 + 1) != 0`, which it wants of a batch of 1."""
+
+    def mel(x: Any) -> Any:
+        frames = x.unfold(-1, 16, 8)
+        return torch.ones(4, 16) @ frames.transpose(-1, -2)
+
+    length = torch.export.Dim("length", min=24, max=200)
+    found = torch_export(Function(mel), (torch.ones(1, 96),), ({1: length},), False)
+    x = torch.randn(1, 133)
+    np.testing.assert_allclose(found.module()(x), mel(x), atol=1e-5)
+
+    def branching(x: Any) -> Any:
+        return x * 2 if x.shape[1] > 100 else x * 3
+
+    with pytest.raises(ExportError, match="does not take all of the sizes"):
+        torch_export(Function(branching), (torch.ones(1, 96),), ({1: length},), False)
 
 
 def test_assertions_go() -> None:

@@ -18,7 +18,7 @@ from support.page.conversations import cancelled_after, greedy, load, tokens_of
 from webpte.engine.call.gpu_tensor import upload
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
+from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError, InputError
 from webpte.llm import Generation, Generator
 from webpte.llm import decode_loop as decode
 from webpte.llm.decode_loop import StepPacer
@@ -344,3 +344,43 @@ def test_few_steps_first_and_never_too_long(monkeypatch: pytest.MonkeyPatch) -> 
     assert pace.steps == 3
     pace.ended(1, 0.5)
     assert pace.steps == 1
+
+
+def test_a_pace_is_kept_though_the_way_to_the_host_takes_most_of_a_short_batch() -> None:
+    pace, counts = StepPacer(16, 1, 0.004), []
+    for _ in range(8):  # 3 ms on the way, and half a millisecond a step: 4 ms is two steps
+        counts.append(pace.steps)
+        pace.submitted()
+        pace.ended(counts[-1], 0.003 + 0.0005 * counts[-1])
+    assert counts == [1, 2, 2, 2, 2, 2, 2, 2]
+    counts = []
+    for _ in range(6):  # the GPU alone: 4 ms is eight steps
+        counts.append(pace.steps)
+        pace.submitted()
+        pace.ended(counts[-1], 0.0005 * counts[-1])
+    assert counts[-1] == 8
+
+
+def test_a_paced_answer_is_the_same_and_has_less_in_flight(
+    q4: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[float | None] = []
+    made = decode.StepPacer.__init__
+
+    def note(self: StepPacer, most: int, first: int = 1, seconds: float | None = None) -> None:
+        noted.append(seconds)
+        made(self, most, first, seconds)
+
+    monkeypatch.setattr(decode.StepPacer, "__init__", note)
+
+    async def run() -> None:
+        _, generator = await on_device(q4)
+        answer = generator.generate(PROMPT, 21, pace=1e-3)
+        assert await tokens_of(answer) == await greedy(q4, PROMPT, 21)
+        assert noted == [1e-6 / decode.IN_FLIGHT]
+        assert answer.stats.submissions == 19  # 1, 2 before any time is known, then 1 each
+        for wrong in (0, -1.0, float("nan")):
+            with pytest.raises(InputError, match="pace must be"):
+                generator.generate(PROMPT, 1, pace=wrong)
+
+    wait(run())

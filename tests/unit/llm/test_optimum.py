@@ -113,7 +113,7 @@ def test_the_context_of_caches_beside_delegates_can_be_shorter(name: str, device
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["custom", "quantized", "hybrid"])
 def test_caches_beside_delegates_can_have_fewer_bits(name: str, kind: str) -> None:
-    """Of Gemma 3, whose windows are rings of positions, the layer that sees all tokens."""
+    """In Gemma 3, whose windows are rings, the caches of the layer that sees all tokens."""
 
     async def run() -> None:
         prompt = answers()["prompt"]

@@ -65,7 +65,7 @@ fn fetch_b(column: u32, k: u32) -> Packed {
     return packed;
 }
 
-@compute @workgroup_size(THREADS)
+@compute @workgroup_size(THREADS) ${SUBGROUP_SIZE}
 fn main(
     place: Place,
     @builtin(workgroup_id) group: vec3<u32>,

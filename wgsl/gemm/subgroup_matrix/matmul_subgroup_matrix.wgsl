@@ -33,7 +33,7 @@ fn fetch_b(column: u32, k: u32) -> SplitUnit {
 
 fn b_unit(unit: SplitUnit, scale: f32) -> SplitUnit { return unit; }
 
-@compute @workgroup_size(THREADS)
+@compute @workgroup_size(THREADS) ${SUBGROUP_SIZE}
 fn main(
     place: Place,
     @builtin(workgroup_id) group: vec3<u32>,

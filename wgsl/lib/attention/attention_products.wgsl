@@ -1,5 +1,5 @@
 // The products of attention_matrix.wgsl: of 16 queries by 32 keys, and of their weights by the values. Goes with
-// lib/attention/attention_blocks.wgsl and lib/matrix/subgroup_matrix_memory.wgsl.
+// lib/attention/attention_blocks.wgsl and lib/matrix/matrices_whole.wgsl.
 //
 // Keys, then values, are the first STAGED pairs of shared memory; a subgroup has two pairs of its own after them. Queries were
 // in the first 8 * PARTS pairs: of a subgroup, two pairs of two matrices along a round each.

@@ -3,14 +3,11 @@ enable subgroups;
 enable chromium_experimental_subgroup_matrix;
 diagnostic(off, chromium.subgroup_matrix_uniformity); // uniform within a subgroup, not a workgroup
 
-// Matrices of 16 x 16 f16 that a subgroup multiplies at once, with sums in f32. Only this file and
-// lib/matrix/subgroup_matrix_memory.wgsl use their WGSL types; lib/matrix/subgroup_matrix_tile.wgsl has the GEMM.
+// Matrices of 16 x 16 f16 that a subgroup multiplies at once, with sums in f32. Only lib/matrix/matrices_whole.wgsl and
+// lib/matrix/matrices_parts.wgsl use WGSL's types; lib/matrix/subgroup_matrix_tile.wgsl has the GEMM.
 // A kernel includes this file first, as directives must come first.
 
 alias F16Quad = vec4<f16>;
-alias FragmentA = subgroup_matrix_left<f16, 16, 16>;
-alias FragmentB = subgroup_matrix_right<f16, 16, 16>;
-alias Accumulator = subgroup_matrix_result<f32, 16, 16>;
 
 fn to_f16(values: vec4<f32>) -> F16Quad { return F16Quad(values); }
 

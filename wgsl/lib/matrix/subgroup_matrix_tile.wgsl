@@ -43,7 +43,7 @@ const FIRST_B = STEPS * A_PAIRS + A_SECOND;
 const PAIRS = FIRST_B + STEPS * B_PAIRS + B_SECOND;
 var<workgroup> pairs: array<array<vec4<u32>, 2u * BLOCK>, PAIRS>;
 
-// use lib/matrix/subgroup_matrix_memory.wgsl
+// use lib/matrix/matrices_${MATRICES}.wgsl
 
 // Units that an invocation loads for a step: A_UNITS of A and B_UNITS of B, at most four of each. If there are fewer of
 // A than invocations, the others load those of the first ones again.

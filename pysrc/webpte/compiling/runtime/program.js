@@ -85,10 +85,11 @@ async function findAdapter(device) {
 }
 
 // Returns a device that programs with the same needs share, until it is lost.
-function sharedDevice(needs, adapter) {
-    const key = JSON.stringify(needs);
+function sharedDevice({ features, limits }, adapter) {
+    const needs = [features, limits].map((one) => JSON.stringify(one));
+    const key = needs.join();
     if (!shared.has(key)) {
-        const opening = adapters.open(adapter, JSON.stringify(needs.features), JSON.stringify(needs.limits));
+        const opening = adapters.open(adapter, ...needs);
         shared.set(key, opening);
         const forget = () => { if (shared.get(key) === opening) shared.delete(key); };
         opening.then((device) => device.lost.then(forget), forget);
@@ -124,13 +125,13 @@ const ORIGINAL = /\.p(te|td)$/;
 
 // The files of a compiled program, fetched once; `originals` is the folder of those that were there before.
 class Files {
-    constructor(base, table, signal, originals) {
+    constructor(base, table, signal, originals, keep) {
         const names = [...new Set(table.kernels.map(({ wgsl }) => wgsl))];
         this.texts = Promise.all(names.map(async (name) => [name, await fetched(new URL(name, base), "text", signal)]));
         this.weights = table.files.map(async ({ name, bytes }) => {
             const url = new URL(name, ORIGINAL.test(name) ? originals : base);
             const file = bytes < LARGE_FILE || url.protocol === "file:" ? files.blobFile(await fetched(url, "blob", signal))
-                : await (await import("./webpte-ranges.js")).opened(url, signal);
+                : await (await import("./webpte-ranges.js")).opened(url, signal, keep);
             if (file.size !== bytes) throw new SourceError(`${name} has ${file.size} bytes, not ${bytes}: it is of another program`);
             return file;
         });
@@ -159,6 +160,7 @@ export function descriptionsFor({ features: has, limits: most, software, packedD
 // onProgress    called with { stage, done, total }; stages: compile, constants
 // descriptions  the folder's descriptions, of which the first that suits, and passes its self-test, is taken
 // originals     the address of the folder with the .pte and .ptd files, relative to `base`, which is the default
+// keep          false: do not keep large files in the browser for the next visit
 export async function open(base, { descriptions = EVERY, ...options } = {}) {
     for (let at = 0; ; at++) {
         const found = await findAdapter(options.device); // of an adapter a single device can be requested
@@ -170,12 +172,12 @@ export async function open(base, { descriptions = EVERY, ...options } = {}) {
     }
 }
 
-async function openAt(base, found, { file, features, limits }, { device, signal, onProgress, originals = base }) {
+async function openAt(base, found, row, { device, signal, onProgress, originals = base, keep }) {
     const failing = new AbortController(); // ends what is still being fetched when something has failed
     const either = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal;
-    if (!device && limits) sharedDevice({ features, limits }, found.adapter).catch(() => {}); // opens while the description comes
-    const table = check(await fetched(new URL(file, base), "json", signal));
-    const program = new Program(base, table, new Files(base, table, either, new URL(originals, base)), device);
+    if (!device && row.limits) sharedDevice(row, found.adapter).catch(() => {}); // opens while the description comes
+    const table = check(await fetched(new URL(row.file, base), "json", signal));
+    const program = new Program(base, table, new Files(base, table, either, new URL(originals, base), keep), device);
     try {
         await program.load(found, signal, onProgress);
     } catch (error) {
@@ -242,8 +244,7 @@ class Program {
     async #build({ adapter, software }, signal, onProgress) {
         const table = this.#table;
         checkLimits(table.device, adapter);
-        const { features, limits } = table.device;
-        const device = this.#given ?? await sharedDevice({ features, limits }, adapter);
+        const device = this.#given ?? await sharedDevice(table.device, adapter);
         const { engine, waiter, request } = engineOf(device, software);
         const progress = onProgress && ((stage, done, total) => onProgress({ stage, done, total }));
         const made = { engine, request, device, buffers: [], plans: [] };
@@ -261,6 +262,7 @@ class Program {
                 const described = rows.map(([buffer, , offset, size, convert]) => [made.buffers[buffer], offset, size, convert]);
                 const total = rows.reduce((sum, row) => sum + row[3], 0);
                 await engine.uploadConstants(file, JSON.stringify(described), total, progress, signal);
+                file.keep?.();
             }
             for (const [buffer, offset, words] of table.contents) {
                 engine.write(made.buffers[buffer], offset, lent(new Uint8Array(Uint32Array.from(words).buffer)));

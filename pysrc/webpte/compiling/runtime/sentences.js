@@ -16,13 +16,18 @@ function checkTask(task, methods) {
     const { input, outputs } = task;
     checkFiles(input);
     const found = methodOf(task, methods);
-    const { frame, pad, longest } = input;
+    const { frame, pair = null, pad, longest } = input;
     const takes = found.inputs.length;
     demand(takes >= 1 && takes <= MOST_INPUTS && found.inputs.every(({ dtype }) => ["int32", "int64"].includes(dtype)), "its method takes no tokens");
     demand(found.plans.every(({ shapes }) => shapes.every((shape) => shape.length === 2 && `${shape}` === `${shapes[0]}` && shape[0] > 0)), "its method takes no rows of tokens");
     demand(Array.isArray(frame) && frame.every(([token, kind]) => (token === null || isNatural(token)) && isNatural(kind)), "its texts have no frame");
     demand(frame.filter(([token]) => token === null).length === 1, "its frame has no place for a text");
     demand(isNatural(pad) && isNatural(longest) && longest >= frame.length, "its texts have no length");
+    if (pair) {
+        demand(Array.isArray(pair) && pair.every(([token, kind]) => (token === null || isNatural(token)) && isNatural(kind)), "its pairs have no frame");
+        const places = pair.filter(([token]) => token === null).map(([, , text]) => text);
+        demand(`${places.sort()}` === "0,1" && longest >= pair.length, "its pairs have no places for two texts");
+    }
     demand(found.plans.some(({ shapes: [[, length]] }) => length >= longest), "its method takes shorter texts");
     const [{ kind, outputs: [at], ...rest }] = outputs;
     demand(outputs.length === 1 && Object.hasOwn(RESULTS, kind) && RESULTS[kind].fits(rest), "it has other results");
@@ -58,8 +63,10 @@ function vectors({ pooling: usual }, rows, texts, { pooling = usual, normalize =
     return [{ kind: "similarities", texts, vectors: made, similarities: units.map((one) => units.map((other) => product(one, other))) }];
 }
 
-// The best labels of each text.
-const classes = (described, rows, texts, options) => rows.map((row, i) => ({ ...(texts ? { title: texts[i] } : {}), ...scores(described, [row], options) }));
+const titleOf = (given) => (typeof given === "string" ? given : [given.text, given.text_pair].filter(Boolean).join(" | "));
+
+// The best labels of each text, or pair of texts.
+const classes = (described, rows, texts, options) => rows.map((row, i) => ({ ...(texts ? { title: titleOf(texts[i]) } : {}), ...scores(described, [row], options) }));
 
 // By the kind of the output: makes the results of rows { data, shape, count }, the output of each text and the number of its
 // tokens; `texts` is null for a single text. `ranks`: of the outputs; `fits`: whether the other fields are right.
@@ -70,6 +77,16 @@ const RESULTS = {
         fits: ({ labels, function: named }) => labels.every((one) => typeof one === "string") && Object.hasOwn(FUNCTIONS, named),
     },
 };
+
+// Returns the lengths of one or two texts that share a room: the shorter stays whole if it leaves the longer as much.
+function sharing(lengths, room) {
+    if (lengths.reduce((a, b) => a + b) <= room) return lengths;
+    if (lengths.length === 1) return [room];
+    let small = Math.min(...lengths);
+    let large = small > room ? small : Math.max(small, room - small);
+    if (small + large > room) [small, large] = [Math.floor(room / 2), Math.ceil(room / 2)];
+    return lengths[0] > lengths[1] ? [large, small] : [small, large];
+}
 
 // Returns the task of a program that takes texts.
 export function openTask(program, { task, methods }, base) {
@@ -90,7 +107,7 @@ class Sentences {
         this.#opened = kept((libraries = {}) => openTokenizer(base, described.input, libraries.tokenizers));
     }
 
-    // Returns the results of a text, or of a list of texts.
+    // Returns the results of a text, or of a list of texts. A classifier takes pairs { text, text_pair }, too.
     //
     // pooling     of vectors: "mean" of the tokens' vectors, or the first token's ("cls"), unless the program does that
     // normalize   make vectors 1 long
@@ -99,19 +116,26 @@ class Sentences {
     async answer(given, { libraries, ...options } = {}) {
         const many = Array.isArray(given);
         const texts = many ? given : [given];
-        if (!texts.length || !texts.every((one) => typeof one === "string")) throw new InputError("the program takes a text, or a list of texts");
+        const isText = (one) => typeof one === "string";
+        const isPair = (one) => this.#described.input.pair && isText(one?.text) && isText(one.text_pair ?? "");
+        if (!texts.length || !texts.every((one) => isText(one) || isPair(one))) throw new InputError("the program takes a text, or a list of texts");
         const { tokenizer } = await this.#opened(libraries);
         const [described] = this.#described.outputs;
         const rows = await this.#rows(texts.map((text) => this.#encode(tokenizer, text)));
         return RESULTS[described.kind].make(described, rows, many ? texts : null, options);
     }
 
-    // Returns the tokens of a text with the special tokens around it, and their types: [[token, type], ...]. A text that
-    // is too long is cut.
-    #encode(tokenizer, text) {
-        const { frame, longest } = this.#described.input;
-        const tokens = JSON.parse(tokenizer.encode(text, false)).slice(0, longest - frame.length + 1);
-        return frame.flatMap(([special, kind]) => (special === null ? tokens.map((token) => [token, kind]) : [[special, kind]]));
+    // Returns the tokens of a text, or of two, with the special tokens around it, and their types: [[token, type], ...].
+    // Texts that are too long are cut.
+    #encode(tokenizer, given) {
+        const { frame, pair, longest } = this.#described.input;
+        const texts = typeof given === "string" ? [given] : [given.text, given.text_pair].filter((text, i) => !i || text);
+        const parts = texts.length === 2 ? pair : frame;
+        const encoded = texts.map((text) => JSON.parse(tokenizer.encode(text, false)));
+        const lengths = sharing(encoded.map((tokens) => tokens.length), longest - parts.length + texts.length);
+        return parts.flatMap(([special, kind, text = 0]) => (
+            special === null ? encoded[text].slice(0, lengths[text]).map((token) => [token, kind]) : [[special, kind]]
+        ));
     }
 
     // Returns the output for each row of tokens. Rows of similar length share a call.

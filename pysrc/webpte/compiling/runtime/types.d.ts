@@ -44,11 +44,24 @@ export interface LoadOptions {
 }
 
 /** A description in a folder, and the devices that it is for. */
-export interface DeviceClass { file: string; software?: boolean; features?: string[]; limits?: Record<string, number> }
+export interface DeviceClass {
+  file: string;
+  software?: boolean;
+  features?: string[];
+  limits?: Record<string, number>;
+  /** Whether WGSL needs packed dot products, and shapes of subgroup matrices with the size of their subgroups. */
+  packedDot?: boolean;
+  matrices?: string[];
+  subgroup?: number;
+  /** The description of a self-test; if it fails, the next description is taken. */
+  test?: string;
+}
 export interface OpenOptions extends LoadOptions {
   descriptions?: DeviceClass[];
   /** The address of the folder with the .pte and .ptd files, by default the program's. */
   originals?: string | URL;
+  /** Whether files of 64 MB and more are kept in the browser for the next visit (true). */
+  keep?: boolean;
 }
 
 export interface GenerateOptions {
@@ -73,6 +86,9 @@ export interface AnswerOptions extends WriteOptions {
   normalize?: boolean;
   topK?: number;
   threshold?: number;
+  /** Of speech, by models that know several languages: "en", and "transcribe" or "translate". */
+  language?: string;
+  task?: string;
   onText?(text: string): void;
 }
 

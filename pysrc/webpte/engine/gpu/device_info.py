@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
 
 from webpte.engine.ops.core.adapter_classes import AdapterClass, class_of
 from webpte.engine.ops.core.target import Target, TunedConfigs
@@ -14,9 +16,16 @@ from webpte.errors import DeviceError, OutOfMemoryError
 SHADER_F16 = "shader-f16"
 CLOCK = "timestamp-query"  # the GPU times its kernels
 MATRICES = "chromium-experimental-subgroup-matrix"
-FEATURES = (SHADER_F16, CLOCK, "subgroups", MATRICES)  # requested in a browser, where it has them
-# The subgroup matrices that kernels use (f16, accumulated in f32, M x N x K), and their subgroup.
-MATRIX_SHAPE, MATRIX_SUBGROUP = "f16 f32 16x16x16", 32
+SIZE_CONTROL = "subgroup-size-control"  # kernels choose the size of their subgroups
+# Requested in a browser, where it has them.
+FEATURES = (SHADER_F16, CLOCK, "subgroups", SIZE_CONTROL, MATRICES)
+# The subgroup matrices that kernels use (f16, accumulated in f32, M x N x K), the best first, and
+# their subgroup. Smaller ones are put together to 16 x 16 x 16.
+MATRIX_SHAPES = {
+    f"f16 f32 {m}x{n}x{k}": (m, n, k)
+    for m, n, k in sorted(product((16, 8), repeat=3), key=prod, reverse=True)
+}
+MATRIX_SUBGROUP = 32
 
 BINDING_LIMIT, BUFFER_LIMIT = "maxStorageBufferBindingSize", "maxBufferSize"
 # WebGPU's default limits, which every GPU has and many phones do not exceed.
@@ -81,11 +90,24 @@ class DeviceInfo:
         return SHADER_F16 in self.features
 
     @property
+    def matrix_shape(self) -> tuple[int, int, int] | None:
+        """M x N x K of the best subgroup matrices that kernels can use; None without any."""
+        found = (shape for name, shape in MATRIX_SHAPES.items() if name in self.matrix_shapes)
+        return next(found, None)
+
+    @property
+    def sized_subgroups(self) -> bool:
+        """Whether subgroups have `MATRIX_SUBGROUP` invocations in kernels that ask for it only."""
+        least, most = (self.limits.get(f"subgroup{end}Size", 0) for end in ("Min", "Max"))
+        return SIZE_CONTROL in self.features and least != most and least <= MATRIX_SUBGROUP <= most
+
+    @property
     def has_subgroup_matrices(self) -> bool:
         """Whether the device has the subgroup matrices that kernels use."""
         sizes = {self.limits.get(f"subgroup{end}Size") for end in ("Min", "Max")}
         features = {MATRICES, SHADER_F16, "subgroups"} <= set(self.features)
-        return features and MATRIX_SHAPE in self.matrix_shapes and sizes == {MATRIX_SUBGROUP}
+        sized = sizes == {MATRIX_SUBGROUP} or self.sized_subgroups
+        return features and sized and self.matrix_shape is not None
 
     @property
     def binding_bytes(self) -> int:
@@ -107,6 +129,8 @@ class DeviceInfo:
             adapter=self.adapter_class,
             packed_dot=self.packed_dot,
             int8_products=integers,
+            matrix_shape=self.matrix_shape or Target.matrix_shape,
+            sized_subgroups=self.sized_subgroups,
         )
 
     @property

@@ -30,7 +30,7 @@ from webpte.engine.ops.core.records import MAX_WORKGROUPS, Grid
 from webpte.engine.plan.shaders import ShaderLibrary, Types
 from webpte.errors import FaultyDeviceError, ShaderError
 
-VERSION = "2"  # goes up when the test checks more: stored outcomes of other versions do not count
+VERSION = "3"  # goes up when the test checks more: stored outcomes of other versions do not count
 
 LANES, GROUPS = 256, 4  # every GPU has 256 invocations; barriers matter beyond one subgroup
 LARGE_GRID, SMALL_GRID = (MAX_WORKGROUPS, 2, 1), (1009, 3, 1)
@@ -81,7 +81,7 @@ def trials(info: DeviceInfo) -> list[SelfTestKernel]:
     if info.packed_dot:
         found.append(_packed_dot())
     if info.has_subgroup_matrices:
-        found.append(_subgroup_matrix())
+        found.append(_subgroup_matrix(info))
     return found
 
 
@@ -120,7 +120,7 @@ def _packed_dot() -> SelfTestKernel:
     return SelfTestKernel("packed_dot", four, expected, types=(("COUNT", str(DOTS)),))
 
 
-def _subgroup_matrix() -> SelfTestKernel:
+def _subgroup_matrix(info: DeviceInfo) -> SelfTestKernel:
     """Return a trial with small integers, whose products and sums are exact, and a rounded square.
 
     The square's error, as the bits of an f16, comes after the product, four times.
@@ -131,9 +131,9 @@ def _subgroup_matrix() -> SelfTestKernel:
     exact = float(np.float16(factor)) ** 2
     error = np.float16(exact - float(np.float16(exact))).view(np.uint16)
     expected = np.append((a + SEED) @ b, np.full(4, error)).astype(np.float32)
-    return SelfTestKernel(
-        "subgroup_matrix", values.astype(np.float32), {SUBGROUP_MATRICES: expected}
-    )
+    values = values.astype(np.float32)
+    found = {SUBGROUP_MATRICES: expected}
+    return SelfTestKernel("subgroup_matrix", values, found, types=info.target.matrix_types)
 
 
 # The optional features, each with a function that removes it from the device info.

@@ -49,7 +49,7 @@ class Constant:
 
     @classmethod
     def in_memory(cls, array: np.ndarray, dtype: DType | None = None) -> Constant:
-        """Return an array, cast to a dtype if there is one, as a constant that is in no file."""
+        """Return an array, or the array cast to `dtype`, as a constant that is in no file."""
         data = (dtype or DTYPES[array.dtype.name]).to_bytes(array)
         source = BytesSource(data, "constant")
         return cls(Region(source, 0, source.size), None)

@@ -54,7 +54,7 @@ async def read_states(contents: Contents) -> dict[str, State]:
 
 
 def count_zeros(contents: Contents, has_f16: bool) -> int:
-    """Count the bytes on a GPU of the buffers that have none in the file, each once."""
+    """Count the bytes on a GPU of the buffers without bytes in the file, each once."""
 
     def stored(tensor: TensorMeta, method: str) -> int:
         dtype = _dtype(tensor, method)

@@ -8,7 +8,7 @@ planner ignores that plan, and computes lifetimes of whole groups of aliases.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from webpte.engine.graph.graph import Graph, Tensor
 from webpte.engine.ops import OpDef
@@ -36,11 +36,15 @@ class Slot:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Slots, the slot of each tensor that needs memory, and the calls that became aliases."""
+    """Slots, the slot of each tensor that needs memory, and the calls that became aliases.
+
+    `root_of` has the tensor whose memory a view shares, by view.
+    """
 
     slots: tuple[Slot, ...]
     slot_of: dict[int, int]
     aliased_calls: frozenset[int]
+    root_of: dict[int, int] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +81,7 @@ def plan_memory(graph: Graph, ops: dict[int, OpDef], borrowed: Container[int] = 
         group.first, group.last = min(group.first, first), max(group.last, last)
         group.dedicated |= value_id in flow.stored or value_id in flow.mutated
         group.dedicated |= value_id in kept or value_id in borrowed
-    return _assign_slots(list(groups.values()), aliased)
+    return replace(_assign_slots(list(groups.values()), aliased), root_of=root_of)
 
 
 def kept_inputs(graph: Graph) -> tuple[int, ...]:

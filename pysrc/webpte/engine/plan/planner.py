@@ -22,6 +22,7 @@ from webpte.engine.ops.core.records import Dispatch, Record, RelowerGuard, SymIn
 from webpte.engine.ops.core.target import GPU, Target, Tunable
 from webpte.engine.ops.move.symint import SELECT_AS_SYMINT
 from webpte.engine.plan.memory_plan import MemoryPlan
+from webpte.engine.plan.merged_shares import SharesMerger
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, told_at
 
@@ -121,6 +122,7 @@ class Planner:
     ) -> None:
         self._graph = graph
         self._target = target
+        self._merger = SharesMerger(graph, memory_plan)
         self._live = live
         self.calls = [
             PlannedCall(graph.calls[index], op, index in memory_plan.aliased_calls)
@@ -265,12 +267,12 @@ class Planner:
 
     def items(self) -> Iterator[tuple[PlannedCall, Dispatch | None]]:
         """Yield calls with their dispatches in order; None stands for a call on the host."""
+        found: list[tuple[PlannedCall, Dispatch | None]] = []
         for planned in self.calls:
             if planned.host is not None:
-                yield planned, None
-            for record in planned.records:
-                if isinstance(record, Dispatch):
-                    yield planned, record
+                found.append((planned, None))
+            found += [(planned, r) for r in planned.records if isinstance(r, Dispatch)]
+        yield from self._merger.merged(found, self._target)
 
     def work(self) -> tuple[Dispatch | PlannedCall, ...]:
         """Return dispatches and host calls, in order: equal work means equal commands."""

@@ -2,9 +2,9 @@
 
 A shader is a plain WGSL file. Its text has just two replacements: a line `// use lib/x.wgsl` is
 replaced by that file, and `${NAME}` by the record's type or formula, also in the name of a file. If
-any type is f16, the shader enables f16; `// use lib/x.wgsl with f16` includes a file only then. The
-`@binding` lines are parsed for the bind group layout and to check bindings, so they are written
-once.
+any type is f16, the shader enables f16, and likewise the size of subgroups where a type asks for
+it; `// use lib/x.wgsl with f16` includes a file only with f16. The `@binding` lines are parsed for
+the bind group layout and to check bindings, so they are written once.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _ALIAS = re.compile(r"^alias (\w+) = ([^;\n]+);", re.MULTILINE)
 _COMPOSITE = re.compile(r"(?:array|vec[234]|atomic)<(.+)>")
 _SHORT_VECTOR = re.compile(r"vec[234]([fhiu])")
 _SCALARS = {"f": "f32", "h": "f16", "i": "i32", "u": "u32"}
+_SIZED = "@subgroup_size("
 _ACCESS = {"storage, read": "read", "storage, read_write": "write"}
 
 Types = tuple[tuple[str, str], ...]  # the replacement of each ${NAME}
@@ -96,6 +97,8 @@ class ShaderLibrary:
         code = _NAME.sub(replace, self._read(file, half, replacements))
         if half:
             code = "enable f16;\n" + code
+        if any(_SIZED in value for value in replacements.values()):
+            code = "enable subgroup_size_control;\n" + code
         found = _BINDING.findall(code)
         if [int(index) for index, *_ in found] != list(range(len(found))):
             raise ShaderError(f"{kernel}.wgsl: its @binding lines are not numbered 0, 1, 2, ...")

@@ -132,7 +132,7 @@ def _label(record: Dispatch) -> str:
     types = dict(record.types)
     if "FORMULA" in types:
         return f"{record.kernel}: {types['FORMULA']}"
-    short = [text for text in types.values() if len(text) <= 12 and " " not in text]
+    short = [text for text in types.values() if 0 < len(text) <= 12 and " " not in text]
     return " ".join([record.kernel, *short])
 
 

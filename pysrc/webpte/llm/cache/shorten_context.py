@@ -111,7 +111,7 @@ def _shortened_beside(
 ) -> MethodContents:
     """Return a method with shorter caches that are values of the plan, and with shorter inputs.
 
-    The sizes of all other values stay as they are: bounds of what a call computes.
+    All other values keep their sizes, which are bounds of the sizes in a call.
     """
     plan, values = method.plan, list(method.plan.values)
     for index, cache in caches.items():

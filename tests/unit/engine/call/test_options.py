@@ -15,7 +15,7 @@ from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import Options
 from webpte.engine.call.options import DeveloperOptions, applied_to
-from webpte.engine.gpu.device_info import MATRICES, SHADER_F16
+from webpte.engine.gpu.device_info import MATRICES, SHADER_F16, SIZE_CONTROL
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 
@@ -117,8 +117,17 @@ def test_matrices_are_for_those_who_ask_where_there_are_such() -> None:
         assert not applied_to(asked, replace(info, features=features)).target.subgroup_matrices
     others = replace(info, matrix_shapes=("i8 i32 16x16x32",))
     assert not applied_to(asked, others).target.subgroup_matrices
+    small = replace(info, matrix_shapes=("f16 f16 16x16x16", "f16 f32 8x8x8", "f16 f32 8x16x16"))
+    assert applied_to(asked, small).target.matrix_shape == (8, 16, 16)
+    # AMD's subgroups: kernels ask for 32 where they can.
     sizes = replace(info, limits=info.limits | {"subgroupMaxSize": 64})
-    assert not applied_to(asked, sizes).target.subgroup_matrices
+    assert applied_to(asked, sizes).target.subgroup_matrices
+    assert applied_to(asked, sizes).target.sized_subgroups
+    assert not applied_to(asked, info).target.sized_subgroups
+    features = tuple(name for name in info.features if name != SIZE_CONTROL)
+    assert not applied_to(asked, replace(sizes, features=features)).target.subgroup_matrices
+    large = replace(info, limits=info.limits | {"subgroupMinSize": 64, "subgroupMaxSize": 128})
+    assert not applied_to(asked, large).target.subgroup_matrices
 
 
 def test_options_outlive_a_rebuild() -> None:

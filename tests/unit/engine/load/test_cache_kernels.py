@@ -167,7 +167,7 @@ def test_caches_of_kernels_may_be_packed(kind: str, how: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("how", [{"returned": True}, {"on_host": True}, {"indexed": True}], ids=str)
 def test_caches_that_others_use_stay_as_they_are(how: dict[str, Any]) -> None:
-    """Of two caches that an attention reads, both are packed or neither."""
+    """An attention reads two packed caches, or two plain ones."""
     with pytest.raises(webpte.errors.InputError, match="no KV cache of floats that attention alon"):
         wait(
             webpte.llm.load(
@@ -177,7 +177,7 @@ def test_caches_that_others_use_stay_as_they_are(how: dict[str, Any]) -> None:
 
 
 def writing_halves(late: bool = False, returned: bool = False) -> MethodWriter:
-    """As `writing`, with caches of f16 that are cast to float32 before attention.
+    """Write the program of `writing` with caches of f16, cast to float32 before attention.
 
     `late`: the values are written after their cast. `returned`: the cast of the keys is an output.
     """

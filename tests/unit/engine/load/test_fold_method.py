@@ -271,3 +271,18 @@ def test_what_fails_does_so_in_a_run_that_gets_there() -> None:
             await program.forward(ones(4), True)
 
     wait(run())
+
+
+def test_random_numbers_are_drawn_in_every_call() -> None:
+    m = method(size=64)
+    drawn = m.tensor((64,))
+    m.kernel("aten::rand.out", [64], drawn, drawn)
+    m.outputs(add(m, m.input(0), drawn, 64))
+
+    async def twice() -> list[np.ndarray]:
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
+        assert program._build.methods["forward"].folded == {}
+        return [(await program.forward(np.zeros(64, np.float32)))[0] for _ in range(2)]
+
+    first, second = wait(twice())
+    assert not np.array_equal(first, second)

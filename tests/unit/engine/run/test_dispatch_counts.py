@@ -34,7 +34,7 @@ async def decode(program: bytes, fuse: bool) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("name", "plain", "fused"),
     [
-        ("llama_tiny_q4", (40, 34), (17, 15)),
+        ("llama_tiny_q4", (40, 34), (15, 13)),
         ("llama_tiny_fp32", (40, 34), (17, 15)),
         ("llama_tiny_8da4w", (49, 43), (17, 15)),
     ],

@@ -29,8 +29,8 @@ def test_logits_on_a_device(name: str) -> None:
 @pytest.mark.parametrize(
     ("room", "each"),
     [
-        (None, 6),
-        (webpte.LoraRoom(16, ("q_proj", "v_proj")), 13),
+        (None, 5),
+        (webpte.LoraRoom(16, ("q_proj", "v_proj")), 12),
         (webpte.LoraRoom(16, ("o_proj", "down_proj")), 10),
         (16, 21),
     ],

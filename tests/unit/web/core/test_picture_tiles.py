@@ -50,7 +50,8 @@ def test_tiles_give_the_same_as_the_whole_picture(
     state = state_of(height, width)
     tiles = tiles_of([state], OUTPUTS)
     assert tiles is not None
-    assert state.photo is not None
+    photo = state.photo
+    assert photo is not None
 
     async def answers() -> tuple[Array, Array]:
         program = await webpte.load(SAMPLES / "photo.pte", device="numpy")
@@ -58,7 +59,7 @@ def test_tiles_give_the_same_as_the_whole_picture(
         async def call(given: Sequence[Any]) -> Sequence[Any]:
             return await program.run("forward", *given)
 
-        pixels = state.photo.part(photos.whole_of(state.photo), height, width)  # type: ignore[union-attr]
+        pixels = photo.part(photos.whole_of(photo), height, width)
         dims = (1, 3, height, width)
         whole = photos.numbers_of(pixels, Form("NCHW", 3), state.settings, dims, "float32")
         (expected,) = await call([whole])

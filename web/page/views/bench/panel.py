@@ -157,9 +157,7 @@ class BenchPanel(Panel):
         content: tuple[object, ...]
         cancel = h("button", "Cancel", type="button", data_act="cancel") if busy else None
         if own is None and self._other is None:
-            text = (
-                "Times the samples and the open program, here or the GPU's peaks. Nothing is sent."
-            )
+            text = "Times the samples and the open program on this device. Nothing is sent."
             start = h(
                 "div",
                 self._button("Start", "measure", busy, main=True),

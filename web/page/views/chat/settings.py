@@ -16,6 +16,9 @@ from webpte.llm.decode.sampling import SEED_BITS
 CANDIDATES = 8  # listed for each token, where they are asked for
 GUESSES: Final = "speculate"  # the setting, "" or LOOKUP
 LOOKUP: Final = "lookup"
+PACE = (
+    8.0  # ms of decoding that the GPU has ahead: half of a frame, so that the page draws beside it
+)
 _SEEDS = 1 << 31
 
 
@@ -116,6 +119,7 @@ class ChatSettings:
             "seed": randrange(_SEEDS) if seed is None else int(seed),
             "logprobs": self.with_tokens,
             "top": CANDIDATES if self.with_tokens else 0,
+            "pace": PACE,
             "speculate": LOOKUP if self.texts[GUESSES] == LOOKUP else None,
         }
 

@@ -23,6 +23,7 @@ LIST, FOUND, ANSWER, SHOWN, LIMITS = (
     "documents-limits",
 )
 ENDINGS = (".txt", ".md", ".markdown", ".pdf")
+_UNRELATED = 0.005  # a lower score is shown as 0
 _AROUND = 1500  # characters that are shown before and after a passage
 _CITED = re.compile(r"\[(\d{1,4})\]")
 
@@ -128,7 +129,9 @@ def found_view(found: Sequence[Passage], summary: str, act: Act, query: str) -> 
     """Return the passages of a search, the nearest first; unrelated passages are folded."""
 
     def listed(matching: bool) -> list[Html]:
-        chosen = ((at, one) for at, one in enumerate(found) if (one.score > 0) == matching)
+        chosen = (
+            (at, one) for at, one in enumerate(found) if (one.score >= _UNRELATED) == matching
+        )
         return [_passage_row(at, one, act, query) for at, one in chosen]
 
     rows, others = listed(True), listed(False)

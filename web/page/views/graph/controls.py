@@ -61,7 +61,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
         type="text",
         value=choices.text,
         data_act=act("search"),
-        placeholder="Operator, value or dtype",
+        placeholder="Enter: next, Shift+Enter: previous",
         autocomplete="off",
         spellcheck="false",
     )
@@ -78,7 +78,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
               aria_label="Next match", aria_disabled=nothing),
             class_="graph-steps",
         )  # fmt: skip
-    label = h("label", h("span", "Search (Enter: next, Shift+Enter: previous)"), field)
+    label = h("label", h("span", "Search operators, values or dtypes"), field)
     return h("form", label, steps, class_="graph-search", data_act=act("step"), data_by="1")
 
 

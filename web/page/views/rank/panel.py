@@ -27,6 +27,7 @@ _LINES = (
     "Two dogs are playing in the garden.",
     "Wolves hunt in packs.",
 )
+_UNRELATED = 0.005  # a lower score is shown as 0
 
 
 @dataclass(eq=False)
@@ -151,7 +152,7 @@ class RankPanel(Panel):
 def _ranking(asked: RankFields) -> Html:
     """Return the ranking, with bars as long as scores are high."""
     rows, others = (
-        [_row(one, asked.query) for one in asked.found if (one.score > 0) == matching]
+        [_row(one, asked.query) for one in asked.found if (one.score >= _UNRELATED) == matching]
         for matching in (True, False)
     )
     head = h("div", h("h2", "Nearest first"), h("span", asked.summary, class_="note"))

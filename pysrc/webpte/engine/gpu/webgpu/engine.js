@@ -92,12 +92,11 @@
         const key = bindings.join();
         if (!layouts.has(key)) {
             const types = { read: "read-only-storage", write: "storage", uniform: "uniform" };
-            const group = device.createBindGroupLayout({
+            layouts.set(key, device.createBindGroupLayout({
                 entries: bindings.map((use, binding) => ({
                     binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: types[use] },
                 })),
-            });
-            layouts.set(key, { group, pipeline: device.createPipelineLayout({ bindGroupLayouts: [group] }) });
+            }));
         }
         return layouts.get(key);
     }
@@ -108,14 +107,16 @@
             modules.set(spec.code, device.createShaderModule({ label: spec.label, code: spec.code }));
         }
         const module = modules.get(spec.code);
-        const layout = layoutOf(spec.bindings);
+        const group = layoutOf(spec.bindings);
+        // Of each pipeline: Deno's WebGPU (2.9) checks the sizes of bindings by the pipeline before, if that has the same.
+        const layout = device.createPipelineLayout({ bindGroupLayouts: [group] });
         // As numbers: Dawn's binding for Node does not accept true and false for overrides, unlike browsers.
         const constants = Object.fromEntries(spec.overrides.map(([name, value]) => [name, Number(value)]));
         const compute = { module, entryPoint: "main", constants };
-        const compiling = device.createComputePipelineAsync({ label: spec.label, layout: layout.pipeline, compute });
+        const compiling = device.createComputePipelineAsync({ label: spec.label, layout, compute });
         device.popErrorScope(); // ignored: the pipeline's own error says more
         try {
-            return register(pipelines, { pipeline: await compiling, group: layout.group });
+            return register(pipelines, { pipeline: await compiling, group });
         } catch (error) {
             check();
             const { messages } = await module.getCompilationInfo();
@@ -158,7 +159,7 @@
     // Encodes and submits one execution; returns the staging buffer that will hold its results. A plan that
     // is not validated yet is one submission (`whole`): all of it happens, or nothing.
     function submit(plan, copies, read, encodeKernels = encode, whole = true, slice = sliceOf(plan)) {
-        const chunked = makeChunkedEncoder(whole);
+        const chunked = makeChunkedEncoder(whole || slice.isShort);
         const uploads = slice.isFirst ? plan.uploads : [];
         if (uploads.length) plan.ring.upload(uploads, plan.payload, chunked.encoder);
         encodeAll(chunked, plan, copies, encodeKernels, slice);

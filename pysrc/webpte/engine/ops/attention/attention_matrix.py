@@ -73,7 +73,7 @@ def lower_matrices(call: Attention) -> list[Dispatch]:
         "attention_matrix",
         bindings=(call.q.id, split, scales),
         tiles=ceil_div(call.rows, TILE_ROWS),
-        types=types,
+        types=(*types, *call.target.matrix_types),
         width=blocks,
     )
     unused = () if call.packing is None else ("VALUE_HEAD",)

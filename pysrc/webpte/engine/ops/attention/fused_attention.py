@@ -96,6 +96,7 @@ def fused_dispatches(
     if gemms is None:
         return None
     places = sizes[0], sizes[0] + sizes[1]
+    call = replace(call, width=linears[0].tensor("x").dims[-1])
     return gemms + rotary_attention(call, rope, qkv, places)
 
 

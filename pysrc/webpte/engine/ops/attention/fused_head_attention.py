@@ -137,6 +137,7 @@ def fused_dispatches(
         gemms = lower_qkv(linears_of(parts), norm, qkv, biases_follow=True, row=row)
     if gemms is None:
         return None
+    call = replace(call, width=linears[0].tensor("x").dims[-1])
     return gemms + head_dispatches(call, rope, change, qkv, (sizes[0], sizes[0] + sizes[1]), args)
 
 

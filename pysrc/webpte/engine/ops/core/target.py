@@ -36,6 +36,8 @@ class Target:
     storage_buffers  how many a kernel may bind; every GPU has 8
     shared_bytes     memory per workgroup; every GPU has 16 KB
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix/tiles.py)
+    matrix_shape     M x N x K of the products that the device's matrices take
+    sized_subgroups  whether kernels with matrices must ask for subgroups of 32
     half_products    whether such GEMMs may multiply numbers rounded to f16
     packed_dot       whether shaders have packed dot products of bytes
     int8_products    whether GEMMs with weights of 4 or 8 bits may round x to int8 in blocks
@@ -55,12 +57,23 @@ class Target:
     adapter: AdapterClass = LARGE
     packed_dot: bool = True
     int8_products: bool = False
+    matrix_shape: tuple[int, int, int] = (16, 16, 16)
+    sized_subgroups: bool = False
     asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property
     def wants_candidates(self) -> bool:
         """Whether lowerings must list tile configs: while tuning, or once tuned."""
         return self.asked is not None or bool(self.choices)
+
+    @property
+    def matrix_types(self) -> tuple[tuple[str, str], ...]:
+        """The text constants of wgsl/lib/matrix/matrices_whole.wgsl, or of the parts."""
+        size = ("SUBGROUP_SIZE", "@subgroup_size(32)" if self.sized_subgroups else "")
+        if self.matrix_shape == (16, 16, 16):
+            return (("MATRICES", "whole"), size)
+        sides = zip(("MATRIX_M", "MATRIX_N", "MATRIX_K"), map(str, self.matrix_shape), strict=True)
+        return (("MATRICES", "parts"), *sides, size)
 
     def scratch_bytes(self, nbytes: int) -> int:
         """Round the size of scratch memory up to a power of two, unless that is over the limit.

@@ -17,7 +17,7 @@ _SIZE = 1000, 20  # of a row, in its own units
 
 
 @dataclass(frozen=True)
-class Span:
+class AnswerSpan:
     """Consecutive times [start, end) with the same best answer, and its mean probability."""
 
     at: int
@@ -26,12 +26,12 @@ class Span:
     share: float
 
 
-def spans_of(best: Array, shares: Array) -> Iterator[Span]:
+def spans_of(best: Array, shares: Array) -> Iterator[AnswerSpan]:
     """Yield the spans of the best answers (times,), which have these probabilities."""
     edges = np.flatnonzero(np.diff(best)) + 1
     starts = [0, *edges.tolist()]
     for start, end in zip(starts, [*starts[1:], len(best)], strict=True):
-        yield Span(int(best[start]), start, end, float(shares[start:end].mean()))
+        yield AnswerSpan(int(best[start]), start, end, float(shares[start:end].mean()))
 
 
 def lanes_figure(
@@ -57,7 +57,7 @@ def lanes_figure(
     )
 
 
-def _lane(label: str, spans: list[Span], count: int, seconds: float) -> Html:
+def _lane(label: str, spans: list[AnswerSpan], count: int, seconds: float) -> Html:
     width, height = _SIZE
     bars = [
         h(

@@ -122,7 +122,9 @@ class JoinedLinears:
             overrides=(*_select(self.kernel, OF_WEIGHTS), *interleaved),
             params=self.kernel.params + matrices,
         )
-        return with_parts(split, kernel, self.b_parts, f16_parts(self.gemms[0], self.target))
+        return with_parts(
+            split, kernel, self.b_parts, f16_parts(self.gemms[0], self.target), self.target
+        )
 
     def config(self, whole: bool) -> MatrixConfig:
         """Return the tiles and the number of parts of k; `whole`: k is not split."""

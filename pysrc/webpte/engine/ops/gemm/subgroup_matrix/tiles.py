@@ -159,13 +159,13 @@ def matrix_dispatches(
     before: Dispatch, kernel: GemmKernel, b_parts: int, gemm: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
     """Return the split into f16, the GEMM, and with split-K its sum."""
-    before, multiply = with_parts(before, kernel, b_parts, f16_parts(gemm, target))
+    before, multiply = with_parts(before, kernel, b_parts, f16_parts(gemm, target), target)
     config = tuned_matrix_tile_config(kernel.name, gemm.plain, target)
     return [before, *split_k_dispatches(multiply, gemm, out, config, target)]
 
 
 def with_parts(
-    before: Dispatch, kernel: GemmKernel, b_parts: int, a_parts: int
+    before: Dispatch, kernel: GemmKernel, b_parts: int, a_parts: int, target: Target
 ) -> tuple[Dispatch, GemmKernel]:
     """Return the split and the GEMM's kernel with constants for this number of f16 terms.
 
@@ -177,6 +177,6 @@ def with_parts(
     multiply = replace(
         kernel,
         operands=(*before.bindings[-2:], *kernel.operands),
-        types=(*kernel.types, *parts),
+        types=(*kernel.types, *parts, *target.matrix_types),
     )
     return replace(before, types=(*before.types, ("PARTS", str(a_parts)))), multiply

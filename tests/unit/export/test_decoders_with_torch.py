@@ -1,0 +1,71 @@
+"""Small decoders with caches of their own kinds give the logits of their models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("executorch.exir")
+transformers = pytest.importorskip("transformers")
+
+from webpte_export import ExportError  # noqa: E402
+from webpte_export.exporter_patches import patch_exporter  # noqa: E402
+from webpte_export.llm.decoder import Decoder  # noqa: E402
+
+COMMON: dict[str, Any] = {
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 128,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+LATENT = {
+    "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8,
+    "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1, "n_shared_experts": 1, "n_group": 2, "topk_group": 1,
+}  # fmt: skip
+LINEAR = ["linear_attention", "full_attention"] * 2
+DECODERS: dict[str, dict[str, Any]] = {
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    # As many heads that all scores are 0, and equal, of no two tokens.
+    "deepseek_v32": LATENT | {"index_n_heads": 16, "index_head_dim": 16, "index_topk": 6},
+    "minimax": {
+        "head_dim": 8, "block_size": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
+        "layer_types": LINEAR,
+    },
+    "kimi_linear": {
+        "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
+        "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+        "linear_head_dim": 8, "linear_num_heads": 4, "layer_types": LINEAR,
+    },
+    "xlstm": {
+        "hidden_size": 128, "num_heads": 2, "num_hidden_layers": 2, "chunk_size": 8,
+        "chunkwise_kernel": "chunkwise--native_autograd",
+        "sequence_kernel": "native_sequence__native", "step_kernel": "native",
+    },
+    "doge": {"head_dim": 8, "keep_window_size": 16},
+    "diffllama": {"head_dim": 8},
+}  # fmt: skip
+
+
+def made(name: str, **options: Any) -> Any:
+    torch.manual_seed(0)
+    patch_exporter()
+    config = transformers.AutoConfig.for_model(name, **{**COMMON, **options})
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_has_the_logits_of_its_model(name: str) -> None:
+    """The decoder compares itself, in pieces, and refuses a model that differs."""
+    decoder = Decoder(made(name, **DECODERS[name]), 64)
+    assert decoder.caches or decoder.states
+    assert not any(bool(value.any()) for key, value in decoder.named_buffers() if "cache" in key)
+
+
+def test_a_decoder_that_differs_is_refused() -> None:
+    """Its local attention counts from the end of the keys, which a whole cache does not have."""
+    types = {"attention_types": [[["global", "local"], 2]], "num_layers": 4, "num_heads": 4}
+    with pytest.raises(ExportError, match="cannot be given a cache of fixed size: its logits"):
+        Decoder(made("gpt_neo", **types, window_size=8), 64)
