@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.npm.checks import PROMPT_CHECKS, check_creation
 from support.npm.host import npm_host
 from webpte_host.harness.firefox import FirefoxBrowser
 
@@ -25,3 +26,23 @@ def test_a_page_imports_it(
     said = [chunk["choices"][0]["delta"].get("content") or "" for chunk in chats["chunks"]]
     assert "".join(said) == "A cow says moo!"
     assert chats["cut"]["name"] == "AbortError"
+
+
+PROMPTS = """async (names) => {
+    const found = { creation: await scenarios.creation() };
+    for (const name of names) found[name] = await scenarios[name]();
+    return found;
+}"""
+
+
+@pytest.mark.thorough
+def test_the_prompt_api(firefox: FirefoxBrowser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with npm_host(tmp_path_factory.mktemp("npm")) as host:
+        page = firefox.new_page()
+        page.goto(f"{host.url}prompt.html")
+        page.wait_for("() => Boolean(globalThis.scenarios)")
+        found = page.evaluate(PROMPTS, list(PROMPT_CHECKS))
+        page.close()
+    check_creation(found.pop("creation"))
+    for name, scenario in found.items():
+        PROMPT_CHECKS[name](scenario)

@@ -15,9 +15,10 @@ from webpte_host.base.layout import ROOT
 # number here and gives the reason in its commit.
 BUDGET = {
     "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
-    "pysrc/webpte/llm": 15_550,  # with the figures of a GPU, and packed caches beside delegates
+    # with the figures of a GPU, packed caches beside delegates, and bounds of numbers in schemas
+    "pysrc/webpte/llm": 15_700,
     "pysrc/webpte/tasks": 11_100,  # with published layouts of models, drawings, compiled speech
-    "web/page": 27_000,
+    "web/page": 27_400,  # with the session in four languages, and its compiled folder
     "tests": 134_000,  # XNNPACK, compiled programs and speech, rewrites of exported graphs
 }
 CLASS_LINES = 300

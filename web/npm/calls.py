@@ -15,8 +15,12 @@ from npm.values import DESTROYED, ForeignObject, unshaped
 from webpte import GpuTensor, MethodInfo, Program, ScalarInfo, TensorInfo, hub, tasks
 from webpte.errors import ClosedError, InputError, Told, retold
 from webpte.llm.open_program import open_program
+from webpte.llm.program_signature import vision_among
 from webpte.tasks import Task
+from webpte.tasks.files import find_program
 from webpte_serve.openai import Client, open_model
+from webpte_serve.openai.messages import SeenPicture
+from webpte_serve.openai.models import EmbeddingModel, Model
 
 Progress = Callable[[str, int, int], None]
 # The names of options in JavaScript, and in Python.
@@ -37,6 +41,7 @@ _ENDPOINTS: dict[str, Callable[[Client], Callable[..., Awaitable[Any]]]] = {
     "completions.create": lambda client: client.completions.create,
     "embeddings.create": lambda client: client.embeddings.create,
     "rerank": lambda client: client.rerank,
+    "tokenize": lambda client: client.tokenize,
 }
 
 
@@ -102,8 +107,11 @@ class Calls:
         return asdict(self.find(handle).stats)
 
     async def on_recover(self, handle: int, progress: Progress) -> None:
-        """Build a program anew on a new device."""
-        await self.find(handle).recover(progress=progress)
+        """Build a program, or the programs of a client, anew on a new device."""
+        made = self.find(handle)
+        programs = [one.program for one in made.all_models] if isinstance(made, Client) else [made]
+        for program in programs:
+            await program.recover(progress=progress)
 
     async def on_close(self, handle: int, progress: Progress) -> None:
         """Close a program, a task or a client, or free a tensor; a second time does nothing."""
@@ -196,7 +204,21 @@ class Calls:
             for model in opened:
                 model.program.close()
             raise
-        return {"handle": self.keep(client), "models": (await client.models.list())["data"]}
+        facts = [_language_facts(model) for model in opened]
+        listed = (await client.models.list())["data"]
+        return {"handle": self.keep(client), "models": listed, "facts": facts}
+
+    async def on_sees(self, source: str, keep: bool, progress: Progress) -> bool:
+        """Return whether a language model takes pictures, from its file alone."""
+        methods = await webpte.inspect(await find_program(source, keep))
+        return vision_among(methods) is not None
+
+    async def on_picture(
+        self, handle: int, model: str | None, picture: Any, progress: Progress
+    ) -> SeenPicture:
+        """Read a picture for requests to a language model; by default the first."""
+        client: Client = self.find(handle)
+        return await client.picture(model or client.all_models[0].name, picture)
 
     async def on_request(
         self, handle: int, endpoint: str, body: Mapping[str, Any], progress: Progress
@@ -208,6 +230,13 @@ class Calls:
         models = client.all_models
         named = {"model": models[0].name} if len(models) == 1 else {}
         return await _ENDPOINTS[endpoint](client)(**{**named, **body})
+
+
+def _language_facts(model: Model | EmbeddingModel) -> dict[str, Any]:
+    """Return the context and the abilities of a language model, for the Prompt API."""
+    if isinstance(model, EmbeddingModel):
+        return {}
+    return {"max_context": model.max_context, "sees": model.sees}
 
 
 def _loading(options: Mapping[str, Any], known: Mapping[str, str] = _LOADING) -> dict[str, Any]:

@@ -225,7 +225,7 @@ export interface MaskTask extends Task {
 
 export interface ChatMessage {
   role: "system" | "developer" | "user" | "assistant" | "tool";
-  content: string | null | { type: "text"; text: string }[];
+  content: string | null | ({ type: "text"; text: string } | { type: "image_url"; image_url: { url: string | SeenPicture } })[];
   [more: string]: unknown;
 }
 
@@ -240,6 +240,10 @@ export interface ChatRequest {
   stop?: string | string[];
   seed?: number;
   n?: number;
+  /** The answer continues the last message, which is the assistant's. */
+  continue_final_message?: boolean;
+  /** An expression of Python's `re` that the whole answer matches. */
+  structured_outputs?: { regex: string };
   [more: string]: unknown;
 }
 
@@ -301,6 +305,12 @@ export class Client {
   readonly embeddings: { create(body: Record<string, unknown>, options?: RequestOptions): Promise<any> };
   readonly models: { list(): Promise<{ object: "list"; data: Model[] }>; retrieve(name: string): Promise<Model> };
   rerank(body: Record<string, unknown>, options?: RequestOptions): Promise<any>;
+  /** Counts the tokens of a request for chat completions, however many they are; `max_model_len` is the context. */
+  tokenize(body: ChatRequest & { add_generation_prompt?: boolean }, options?: RequestOptions): Promise<{ count: number; max_model_len: number | null }>;
+  /** Reads a picture once, to be the `url` of an `image_url` in any number of requests. */
+  picture(picture: unknown, options?: RequestOptions & { model?: string }): Promise<SeenPicture>;
+  /** Builds the programs anew after a DeviceLostError. */
+  recover(options?: RequestOptions): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -327,6 +337,8 @@ export class Runtime {
   task(source: string | URL, options?: LoadOptions): Promise<Task>;
   tasks(): Promise<string[]>;
   openai(models: string | URL | Record<string, string | URL>, options?: ClientOptions): Promise<Client>;
+  /** Whether a language model takes pictures; reads the head of its file only. */
+  sees(source: string | URL, options?: { keep?: boolean; signal?: AbortSignal }): Promise<boolean>;
   close(): void;
 }
 
@@ -337,4 +349,5 @@ export const hubFiles: Runtime["hubFiles"];
 export const task: Runtime["task"];
 export const tasks: Runtime["tasks"];
 export const openai: Runtime["openai"];
+export const sees: Runtime["sees"];
 export function close(): void;

@@ -34,6 +34,8 @@ export const task = (...given) => promised(() => runtime().task(...given));
 export const tasks = () => promised(() => runtime().tasks());
 export const openai = (models, options) => promised(() => runtime().openai(models, options));
 
+export const sees = (source, options) => promised(() => runtime().sees(source, options));
+
 // Ends the worker, with everything in it. The next call starts another.
 export function close() {
   shared?.close();

@@ -8,7 +8,8 @@ export class Client {
   #handle;
   #models;
 
-  constructor(connection, { handle, models }) {
+  constructor(connection, { handle, models, facts }) {
+    this.facts = facts; // of each language model: max_context, sees; no part of the API
     this.#connection = connection;
     this.#handle = handle;
     this.#models = models;
@@ -30,6 +31,26 @@ export class Client {
 
   rerank(body, { signal } = {}) {
     return this.#request("rerank", body, signal);
+  }
+
+  // Whether its worker has ended.
+  get ended() {
+    return this.#connection.failed;
+  }
+
+  // Counts the tokens of a request for chat completions, as vLLM's servers do.
+  tokenize(body, { signal } = {}) {
+    return this.#request("tokenize", body, signal);
+  }
+
+  // Reads a picture once, to be the `url` of an `image_url` in any number of requests.
+  picture(picture, { model = null, signal } = {}) {
+    return this.#connection.call("picture", [this.#handle, model, picture], { signal, discard: (made) => made?.close?.() });
+  }
+
+  // Builds the programs anew after a DeviceLostError.
+  recover({ signal } = {}) {
+    return this.#connection.call("recover", [this.#handle], { signal });
   }
 
   #request(endpoint, body, signal) {

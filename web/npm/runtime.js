@@ -84,6 +84,11 @@ export class Runtime {
     return openClient(this.#connection, models, options);
   }
 
+  // Resolves to whether a language model takes pictures; reads the head of its file only.
+  sees(source, { keep = false, signal } = {}) {
+    return this.#connection.call("sees", [sourceOf(source), keep], { signal });
+  }
+
   // Ends Python with everything in it. Calls that are under way are rejected.
   close() {
     this.#connection.close();

@@ -1,5 +1,5 @@
 """Programs compiled for web pages: folders that run without Python."""
 
-from webpte.compiling.compile_program import Compiled, compile
+from webpte.compiling.compile_program import Compiled, compile, compile_zip
 
-__all__ = ["Compiled", "compile"]
+__all__ = ["Compiled", "compile", "compile_zip"]

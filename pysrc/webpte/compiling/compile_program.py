@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,16 @@ from webpte.compiling.plans import example_inputs, method_table, plan_tables
 from webpte.compiling.runtime_files import DeviceRow, runtime_files
 from webpte.compiling.task import Opener, fitted, task_examples
 from webpte.compiling.write_folder import write_folder
+from webpte.compiling.write_zip import write_zip
 from webpte.engine.call.info import ScalarInfo
+from webpte.engine.files.download import Progress
 from webpte.engine.files.source import ByteSource
 from webpte.engine.gpu.recording.device import RecordingDevice
 from webpte.engine.run.build import Build
 from webpte.program import build_of, contents_of
 from webpte.tasks.files import TOKENIZER, TOKENIZER_CONFIG
 
+Files = dict[str, bytes | ByteSource]
 Examples = Mapping[str, Sequence[Sequence[Any]]]
 
 
@@ -73,8 +78,40 @@ async def compile(
     Raises UnsupportedError if a step of a method would need Python, and names the step.
     """
     opener = Opener(source, data, name, task, labels, more or {})
-    variants = await _variants(opener, examples or {})
-    files: dict[str, bytes | ByteSource] = {}
+    files, methods = await _compiled(opener, examples or {}, None)
+    folder = await write_folder(Path(out), files, DESCRIPTION)
+    sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
+    return Compiled(folder, methods, sizes)
+
+
+async def compile_zip(
+    source: Any,
+    *,
+    data: Sequence[Any] = (),
+    examples: Examples | None = None,
+    name: str,
+    task: Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> bytes:
+    """Compile a program into a zip archive with the folder of that name; see `compile`.
+
+    progress  called as progress(stage, done, total): the classes of devices ("compile"), then the
+              bytes of the archive ("pack")
+
+    Raises UnsupportedError as `compile`, and for a folder that is too large for memory.
+    """
+    opener = Opener(source, data, name, task, labels, {})
+    files, _ = await _compiled(opener, examples or {}, progress)
+    return await write_zip(name, files, progress)
+
+
+async def _compiled(
+    opener: Opener, examples: Examples, progress: Progress | None
+) -> tuple[Files, tuple[str, ...]]:
+    """Return the files of a compiled program by name, and its methods."""
+    more, files = opener.more, Files()
+    variants = await _variants(opener, examples, progress)
     devices: list[DeviceRow] = []
     for kind, found in variants:
         files |= found.files | {kind.file: _json(found.table)}
@@ -87,11 +124,9 @@ async def compile(
         devices.append(row)
     written = runtime_files(devices, found.is_language_model, found.input_kind)
     unused = _UNUSED.get(found.input_kind or "", ())
-    files |= {name: data for name, data in (more or {}).items() if name not in unused}
+    files |= {name: data for name, data in more.items() if name not in unused}
     files |= {name: text.encode() for name, text in written.items()}
-    folder = await write_folder(Path(out), files, DESCRIPTION)
-    sizes = {file: (folder / file).stat().st_size for file in sorted(files)}
-    return Compiled(folder, found.methods, sizes)
+    return files, found.methods
 
 
 def _json(table: Mapping[str, Any]) -> bytes:
@@ -121,15 +156,25 @@ class _DeviceVariant:
         return {**self.table, "device": None} == {**other.table, "device": None}
 
 
-async def _variants(opener: Opener, examples: Examples) -> list[tuple[DeviceClass, _DeviceVariant]]:
+async def _variants(
+    opener: Opener, examples: Examples, progress: Progress | None
+) -> list[tuple[DeviceClass, _DeviceVariant]]:
     """Return the classes of devices that make a difference for a program, `LEAST` last."""
-    kept = {one: await _described(opener, one, examples) for one in (LEAST, MOST)}
+    seen = count()
+
+    async def described(one: DeviceClass) -> _DeviceVariant:
+        if progress is not None:
+            progress("compile", next(seen), len(CLASSES))
+        await asyncio.sleep(0)  # others want a turn, and may cancel this
+        return await _described(opener, one, examples)
+
+    kept = {one: await described(one) for one in (LEAST, MOST)}
     if kept[LEAST].is_like(kept[MOST]):
         del kept[MOST]
     for one in reversed(CLASSES):  # from the class that asks for the least
         if one in kept or (MOST not in kept and is_between(one)):
             continue
-        made = await _described(opener, one, examples)
+        made = await described(one)
         if not any(made.is_like(less) for other, less in kept.items() if other.asks_less(one)):
             kept[one] = made
     if MOST in kept and any(

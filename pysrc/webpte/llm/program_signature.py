@@ -209,7 +209,11 @@ def embedding_of(program: Program, method: str) -> str | None:
 
 def vision_method(program: Program) -> str | None:
     """Return the method that encodes pictures for a language model; None if it takes none."""
-    methods = program.methods
+    return vision_among(program.methods)
+
+
+def vision_among(methods: Mapping[str, MethodInfo]) -> str | None:
+    """Return the method among several that encodes a language model's pictures, or None."""
     return None if _first(methods, EMBEDDINGS) is None else _first(methods, VISIONS)
 
 

@@ -2,6 +2,7 @@
 
 Look at the pictures after a change of the page; `--readme` takes the README's pictures again. The
 page is the real page; a single visit takes all pictures of a browser, so that Python starts once.
+`--film` records a moving picture of half a minute.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from webpte_host.base.descriptions import described
 from webpte_host.base.layout import ROOT, STATE, WEB
 from webpte_host.setup import chromium, environment, firefox
-from webpte_host.site import icons
+from webpte_host.site import film, icons
 from webpte_host.site.scenes import SCENES, STARTED, Scene
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--browser", choices=BROWSERS, help="only this one")
     parser.add_argument("--readme", action="store_true", help="the README's pictures")
+    parser.add_argument(
+        "--film", action="store_true", help="half a minute of the page, as DIR/film.webp"
+    )
     parser.add_argument("--icons", action="store_true", help="the page's icons, and no scenes")
     parser.add_argument("--adapter", choices=chromium.ADAPTERS, help="as for verify")
     options = parser.parse_args(arguments)
@@ -86,6 +90,9 @@ def main(arguments: list[str]) -> int:
         _take_readme(scenes, options.out or ROOT / "docs", options.adapter)
         return 0
     out = options.out or STATE / "reports" / "pictures"
+    if options.film:
+        _take_film(out, options.adapter)
+        return 0
     return _take_all(scenes, out, options.browser, options.adapter)
 
 
@@ -170,6 +177,18 @@ def _take_readme(scenes: list[Scene], out: Path, adapter: str | None) -> None:
             path = out / f"{scene.name}.png"
             path.write_bytes(png)
             print(f"{path}: {len(png) / 1000:.0f} KB", flush=True)
+
+
+def _take_film(out: Path, adapter: str | None) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with _visit("chromium", adapter) as page:
+        page.evaluate(_SET_THEME, "light")
+        frames = film.record(page)
+    data = film.animation(frames)
+    path = out / "film.webp"
+    path.write_bytes(data)
+    seconds = sum(frame.ms for frame in frames) / 1000
+    print(f"{path}: {len(frames)} pictures, {seconds:.0f} s, {len(data) / 1000:.0f} KB")
 
 
 @contextmanager

@@ -36,7 +36,7 @@ _GIVE = """([selector, name, data]) => {
 }"""
 _FILLED = "(selector) => Boolean(document.querySelector(`${selector}:not(:empty)`))"
 
-_THREE = (
+THREE = (
     *((0.32, 0.24), (0.42, 0.17), (0.56, 0.16), (0.66, 0.24), (0.66, 0.36), (0.56, 0.45)),
     *((0.46, 0.48), (0.60, 0.51), (0.69, 0.61), (0.68, 0.74), (0.57, 0.83), (0.42, 0.83)),
     (0.31, 0.75),
@@ -118,7 +118,8 @@ def give_file(page: DrivenPage, selector: str, name: str, data: bytes) -> None:
     page.evaluate(_GIVE, [selector, name, base64.b64encode(data).decode()])
 
 
-def _sample(name: str) -> bytes:
+def sample(name: str) -> bytes:
+    """Read a file of the samples."""
     return (ROOT / "web" / "samples" / name).read_bytes()
 
 
@@ -134,7 +135,7 @@ def _nothing(page: DrivenPage) -> None:
 
 def _draw_a_digit(page: DrivenPage) -> None:
     page.click("[data-act=clear-drawing]")
-    page.draw("canvas.pad", _THREE)
+    page.draw("canvas.pad", THREE)
     page.wait_for("() => document.querySelector('#outputs .largest .label-name') !== null")
     wait_for_end(page, "Done")
 
@@ -170,12 +171,13 @@ def _teach(page: DrivenPage) -> None:
     page.wait_for(_FILLED, ".teach-thinks")
 
 
-def _see_the_graph(page: DrivenPage) -> None:
+def see_the_graph(page: DrivenPage) -> None:
+    """Wait until the graph is drawn."""
     page.wait_for("() => document.querySelectorAll('#view-graph svg .graph-drawn').length > 5")
 
 
 def _select_a_call(page: DrivenPage) -> None:
-    _see_the_graph(page)
+    see_the_graph(page)
     page.click("#graph-box-1")  # the first is an input
 
 
@@ -217,7 +219,7 @@ def _open_a_missing_file(page: DrivenPage) -> None:
 
 
 def _find_things(page: DrivenPage) -> None:
-    give_file(page, "#task-input input[type=file]", "cat.png", _sample("photo.example.png"))
+    give_file(page, "#task-input input[type=file]", "cat.png", sample("photo.example.png"))
     page.wait_for(_FILLED, "#task-result svg")
     wait_for_end(page, "Done in")
 
@@ -247,7 +249,7 @@ def _rank(page: DrivenPage) -> None:
 def _transcribe(page: DrivenPage) -> None:
     page.evaluate(_FORGET_STATUS)
     page.wait_for(_FILLED, "#view-speech button.primary:enabled")
-    give_file(page, "#view-speech input[type=file]", "tune.wav", _sample("notes.example.wav"))
+    give_file(page, "#view-speech input[type=file]", "tune.wav", sample("notes.example.wav"))
     wait_for_end(page, "Transcribed")
 
 
@@ -279,7 +281,7 @@ SCENES = (
     Scene("benchmark", "digits", "run", _benchmark),
     Scene("chat", "stories", "chat", _ask, 1000),
     Scene("teach", "teach", "teach", _teach),
-    Scene("graph", "digits", "graph", _see_the_graph, 900),
+    Scene("graph", "digits", "graph", see_the_graph, 900),
     Scene("call", "digits", "graph", _select_a_call),
     Scene("profile", "digits", "profile", trace, 1000),
     Scene("compare", "digits", "compare", _compare),

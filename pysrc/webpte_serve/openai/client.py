@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from webpte.engine.open.threads import in_thread
 from webpte_serve.openai.answers import ChatAnswer, CompletionAnswer, usage_of
+from webpte_serve.openai.messages import SeenPicture
 from webpte_serve.openai.models import EmbeddingModel, Model
 from webpte_serve.openai.requests import (
     ChatRequest,
@@ -26,7 +27,7 @@ class Client:
     """Answers requests with models, with the methods of the `openai` package's client.
 
     chat.completions.create(...), completions.create(...), embeddings.create(...), rerank(...),
-    models.list(), models.retrieve(name)
+    tokenize(...), picture(model, picture), models.list(), models.retrieve(name)
     """
 
     def __init__(self, models: Sequence[Model | EmbeddingModel]) -> None:
@@ -64,6 +65,20 @@ class Client:
                 f"there is no model {name!r}; there are: {known}", "model", 404, "model_not_found"
             )
         return self._models[name]
+
+    async def tokenize(self, /, add_generation_prompt: bool = True, **body: Any) -> Json:
+        """Count the tokens of a request for chat completions, as vLLM does; none is too long.
+
+        add_generation_prompt   whether to count the beginning of the answer, too
+        """
+        request = await in_thread(chat_request, body)
+        model = self.language_model(request.model)
+        count = await model.count_tokens(request, add_generation_prompt)
+        return {"count": count, "max_model_len": model.max_context}
+
+    async def picture(self, model: str, picture: Any) -> SeenPicture:
+        """Read a picture once, to be the `url` of an `image_url` in any number of requests."""
+        return await self.language_model(model).see(picture)
 
     async def rerank(self, /, **body: Any) -> Json:
         """Return documents in the order of how well they answer a query, as other servers do."""

@@ -9,6 +9,8 @@ from typing import Any
 
 from webpte.engine.files.json_reader import parse_json, shown
 from webpte.errors import InputError
+from webpte.llm.prompt import PromptPicture
+from webpte.tasks.task import HeldResult
 from webpte.tasks.vision.picture_files import measure_picture
 from webpte_serve.openai.values import RequestError
 
@@ -16,6 +18,29 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 _PICTURE = "image_url"
 MOST_PICTURES = 32  # per request
 MOST_PIXELS, MOST_PIXELS_IN_ALL = 1 << 25, 1 << 26
+
+
+class SeenPicture(HeldResult):
+    """A picture that was read once, for any number of requests of this process.
+
+    height, width   its size in pixels
+    """
+
+    fields = ("height", "width")
+
+    def __init__(self, picture: PromptPicture) -> None:
+        self.height, self.width = picture.pixels.shape[:2]
+        self._picture: PromptPicture | None = picture
+
+    @property
+    def picture(self) -> PromptPicture:
+        """The picture; raises InputError once this is closed."""
+        if self._picture is None:
+            raise InputError("the picture was closed: read it again")
+        return self._picture
+
+    def close(self) -> None:
+        self._picture = None
 
 
 def template_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
@@ -54,17 +79,51 @@ def _message(message: Any, where: str) -> dict[str, Any]:
     return made
 
 
-def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[bytes]:
-    """Return the files of the pictures in the result of `template_messages`."""
+def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages whose system message begins the user's first, for templates without one."""
+    rest = [dict(message) for message in messages]
+    if not rest or rest[0]["role"] != "system":
+        return rest
+    rest[0]["role"] = "user"
+    if len(rest) > 1 and rest[1]["role"] == "user":
+        told, asked = rest.pop(0), rest[0]
+        asked["content"] = _joined(told["content"], asked["content"])
+    return rest
+
+
+def in_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages in which user and assistant take turns: others of one role are joined."""
+    found: list[dict[str, Any]] = []
+    for message in without_system(messages):
+        last = found[-1] if found else {}
+        plain = message["role"] in ("user", "assistant") and not message.get("tool_calls")
+        if plain and last.get("role") == message["role"] and not last.get("tool_calls"):
+            last["content"] = _joined(last["content"], message["content"])
+        else:
+            found.append(dict(message))
+    return found
+
+
+def _joined(one: Any, other: Any) -> Any:
+    if isinstance(one, str) and isinstance(other, str):
+        return "\n\n".join(filter(None, (one, other)))
+    parts = [[{"type": "text", "text": c}] if isinstance(c, str) else list(c) for c in (one, other)]
+    return parts[0] + parts[1]
+
+
+def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[bytes | PromptPicture]:
+    """Return the pictures in the result of `template_messages`: files, or pictures seen before."""
     contents = [message["content"] for message in messages]
     parts = [part for content in contents if not isinstance(content, str) for part in content]
     return [part["image"] for part in parts if part["type"] == "image"]
 
 
-async def measure_pictures(files: Sequence[bytes]) -> None:
+async def measure_pictures(files: Sequence[bytes | PromptPicture]) -> None:
     """Raise RequestError for pictures that are too large, before they are decoded."""
     total = 0
     for file in files:
+        if isinstance(file, PromptPicture):
+            continue
         try:
             height, width = await measure_picture(file)
         except InputError as error:
@@ -112,8 +171,13 @@ def _part(part: Any, where: str) -> dict[str, Any]:
     raise RequestError(f"a part has the type text or {_PICTURE}, not {kind!r}", where)
 
 
-def _data(url: Any, where: str) -> bytes:
-    """Return the bytes in a data URL; refuse other URLs, so that requests cause no fetches."""
+def _data(url: Any, where: str) -> bytes | PromptPicture:
+    """Return the bytes in a data URL; refuse other URLs, so that requests cause no fetches.
+
+    A caller in this process may give a SeenPicture instead.
+    """
+    if isinstance(url, SeenPicture):
+        return url.picture
     head, found, data = str(url).partition(",")
     if not head.startswith("data:image/") or not head.endswith(";base64") or not found:
         raise RequestError(

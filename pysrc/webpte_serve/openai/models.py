@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,18 +20,26 @@ from webpte.engine.files.json_reader import Table
 from webpte.engine.open.threads import in_thread
 from webpte.errors import ChatTemplateError, InputError, OutOfMemoryError, UnsupportedError
 from webpte.llm import BatchedGeneration, Generation, Generator, Scheduler
-from webpte.llm.constrain.constraint import Constraint
+from webpte.llm.constrain.constraint import Constraint, Continued
 from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
+from webpte.llm.constrain.json_schema import any_object
+from webpte.llm.constrain.regex import expression_of
 from webpte.llm.logits_rule import change_logits
 from webpte.llm.prompt import PromptMaker, end_tokens
 from webpte.llm.reply import Reply, StopStrings, stats_of
 from webpte.llm.text import ChatTemplate, SentenceEncoder, Tokenizer, check_fits
 from webpte.program import Program
 from webpte.tasks.vision.picture_prompts import PicturePrompt, PicturePrompts
+from webpte.tasks.vision.pictures import picture_of
 from webpte.tasks.vision.scaling.tiles import pictures_of
-from webpte_serve.openai.any_json import any_object
-from webpte_serve.openai.messages import measure_pictures, pictures_in
+from webpte_serve.openai.messages import (
+    SeenPicture,
+    in_turns,
+    measure_pictures,
+    pictures_in,
+    without_system,
+)
 from webpte_serve.openai.requests import ChatRequest, Decoding
 from webpte_serve.openai.tools import ToolFormat, format_of
 from webpte_serve.openai.values import RequestError
@@ -37,6 +47,8 @@ from webpte_serve.openai.values import RequestError
 WAITING = 64  # waiting requests per model, at most
 MOST_SCHEMA = 1 << 17  # characters of the schemas that an answer has to fit
 _BUSY = 429
+_STRING = re.compile(r'("(?:[^"\\]|\\.)*(?:"|$))', re.DOTALL)  # of JSON, the last perhaps not ended
+_MARK = "content"  # the text of messages whose place in a template's text is searched for
 ConstraintMaker = Callable[[], Awaitable[Constraint]]
 
 
@@ -135,6 +147,11 @@ class Model:
                 self._scheduler, self.one_by_one = None, str(error)
 
     @property
+    def sees(self) -> bool:
+        """Whether messages may have pictures."""
+        return self._sees is not None
+
+    @property
     def running(self) -> int:
         """The number of requests that share the model's steps now."""
         return 0 if self._scheduler is None else self._scheduler.running
@@ -181,20 +198,67 @@ class Model:
         """
         files = pictures_in(request.messages)
         if files and self._sees is None:
-            raise RequestError(f"{self.name} sees no pictures: send text alone", "messages")
+            raise self._blind()
         if files and not IN_BROWSER:
             await measure_pictures(files)
         return bool(files)
 
-    def _chat_tokens(self, request: ChatRequest) -> list[int]:
+    def _blind(self) -> RequestError:
+        return RequestError(f"{self.name} sees no pictures: send text alone", "messages")
+
+    async def see(self, picture: Any) -> SeenPicture:
+        """Read a picture for later requests."""
+        if self._sees is None:
+            raise self._blind()
+        return SeenPicture(await in_thread(self._sees.see, await picture_of(picture)))
+
+    async def count_tokens(self, request: ChatRequest, begins_answer: bool) -> int:
+        """Return the number of tokens of a request's messages, however many they are.
+
+        begins_answer   whether the beginning of the answer, which the template writes, counts
+        """
+        wanted = {**request.variables, "add_generation_prompt": begins_answer}
+        request = replace(request, variables=wanted)
+        await self.check_pictures(request)
+        try:
+            return await self._count(request)
+        except ChatTemplateError:
+            # Some templates want a question.
+            asked = {"role": "user", "content": ""}
+            try:
+                return await self._count(replace(request, messages=[*request.messages, asked]))
+            except ChatTemplateError as error:
+                raise RequestError(str(error), "messages") from error
+
+    async def _count(self, request: ChatRequest) -> int:
+        if self._sees is None:
+            return len(await in_thread(self._chat_tokens, request, False))
+        text, pictures = await in_thread(self._rendered, request, self._sees.render)
+        return len((await self._sees.prompt(text, pictures, special=False)).tokens)
+
+    def _chat_tokens(self, request: ChatRequest, checks: bool = True) -> list[int]:
         text: str = self._rendered(
             request, None if self._template is None else self._template.render
         )
-        self._check_length(text)
+        if checks:
+            self._check_length(text)
         return self.tokenizer.encode(text, special=False)
 
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Whether the template writes the text of a system message."""
+        assert self._template is not None
+        for content in (_MARK, [{"type": "text", "text": _MARK}]):
+            messages = [{"role": role, "content": content} for role in ("system", "user")]
+            try:
+                if self._template.render(messages).count(_MARK) > 1:
+                    return True
+            except ChatTemplateError:
+                continue
+        return False
+
     def _rendered(self, request: ChatRequest, render: Callable[..., Any] | None) -> Any:
-        """Return the chat template's text for messages."""
+        """Return the chat template's text for messages, up to where the answer goes on."""
         if self._template is None or render is None:
             raise RequestError(
                 f"{self.name} has no chat template: use completions", "model", code="no_template"
@@ -205,7 +269,18 @@ class Model:
                 variables["tools"] = [tool.table for tool in request.tools]
             else:
                 messages = _with_instructions(messages, self.tool_format, request)
-        return render(messages, **variables)
+        begun = messages.pop()["content"] if request.is_continued else ""
+        if not self._takes_system:
+            messages = [*without_system(messages)]
+        try:
+            made = render(messages, **variables)
+        except ChatTemplateError as refused:
+            # Many templates want user and assistant to take turns.
+            try:
+                made = render(in_turns(messages), **variables)
+            except ChatTemplateError:
+                raise refused from None
+        return made + begun if isinstance(made, str) else (made[0] + begun, made[1])
 
     def encode(self, prompt: str | list[int]) -> tuple[str, list[int]]:
         """Return a prompt as text and as tokens; raises RequestError if it is too long."""
@@ -268,14 +343,47 @@ class Model:
     def constraint(self, request: ChatRequest) -> ConstraintMaker | None:
         """Return the builder of a request's constraint; None for a request without constraints."""
         answer = self._required(request)
-        if answer is None:
-            return None
+        name = "response_format" if request.tool_choice.name is None else "tools"
+        made: ConstraintMaker
         try:
-            _check_schemas(answer)
-            return self._grammars.json(answer)
+            if request.regex is not None:
+                name = "structured_outputs"
+                expression = expression_of(request.regex)
+                made = partial(self._grammars.matching, expression, "the regex")
+            elif answer is not None:
+                _check_schemas(answer)
+                made = self._grammars.json(answer)
+            else:
+                return None
         except InputError as error:
-            name = "response_format" if request.tool_choice.name is None else "tools"
             raise RequestError(str(error), name) from error
+        begun = str(request.messages[-1]["content"]) if request.is_continued else ""
+        begun = begun if request.regex is not None else _with_fixed_spaces(begun)
+        return partial(self._constrained, made, begun, name)
+
+    async def _constrained(self, made: ConstraintMaker, begun: str, name: str) -> Constraint:
+        """Build a constraint for an answer that begins with a text."""
+        try:
+            constraint = await made()
+            return Continued(constraint, self._tokens_in(begun)) if begun else constraint
+        except InputError as error:
+            raise RequestError(str(error), name) from error
+
+    def _tokens_in(self, text: str) -> list[int]:
+        """Return tokens with the bytes of a text, the longest first."""
+        numbers, data, found = self._numbers, text.encode(), list[int]()
+        while data:
+            length = next((n for n in range(min(len(data), 64), 0, -1) if data[:n] in numbers), 0)
+            if not length:
+                raise InputError(f"the tokenizer has no token for {data[:1]!r}")
+            found.append(numbers[data[:length]])
+            data = data[length:]
+        return found
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        """The tokens by their bytes."""
+        return {piece: number for number, piece in enumerate(self.pieces) if piece}
 
     def _required(self, request: ChatRequest) -> JsonAnswer | None:
         if request.tool_choice.name is not None:
@@ -302,6 +410,20 @@ def _check_schemas(answer: JsonAnswer) -> None:
                     raise InputError(f"{answer.name} has more than {MOST_SCHEMA:,} characters")
         except (TypeError, ValueError, RecursionError):
             pass  # not JSON: its reader raises the error
+
+
+def _with_fixed_spaces(text: str) -> str:
+    """Return the beginning of JSON with the spaces that answers have: after colons and commas.
+
+    Spaces outside of strings mean nothing, so the answer goes on after the text as it was given.
+    """
+    parts = _STRING.split(text)
+    for at in range(0, len(parts), 2):
+        bare = re.sub(r"\s+", "", parts[at])
+        spaced = re.sub(r"([:,])(?=.)", r"\1 ", bare, flags=re.DOTALL)
+        ends = bare[-1:] in (":", ",") and (at + 1 < len(parts) or parts[at][-1:].isspace())
+        parts[at] = spaced + " " if ends else spaced
+    return "".join(parts)
 
 
 def must_be_alone(decoding: Decoding, top: int | None, constraint: object) -> bool:

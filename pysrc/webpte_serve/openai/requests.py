@@ -74,6 +74,8 @@ class ChatRequest:
 
     is_json  whether the answer has to be JSON: of the `schema`, or any object without a schema
     top      the number of alternatives that are listed for each token; None: no log-probabilities
+    regex    the expression that the whole answer has to match, if any
+    is_continued  whether the answer continues the last message, which is the assistant's
     """
 
     model: str
@@ -85,6 +87,8 @@ class ChatRequest:
     is_json: bool
     top: int | None
     variables: Mapping[str, Any] = field(default_factory=dict)
+    regex: str | None = None
+    is_continued: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,10 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
     is_json, schema = _response_format(reader.take("response_format", dict, None))
     if is_json and choice.name is not None:
         raise RequestError("a required tool call has a format of its own", "response_format")
+    regex = _regex(reader.take("structured_outputs", dict, None))
+    if regex is not None and (is_json or choice.name is not None):
+        raise RequestError("the answer has another form already", "structured_outputs")
+    is_continued = reader.take("continue_final_message", bool, False)
     logprobs = reader.take("logprobs", bool, False)
     top = reader.number("top_logprobs", int, None, 0, 20)
     if top is not None and not logprobs:
@@ -148,9 +156,29 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
         is_json=is_json,
         top=(top or 0) if logprobs else None,
         variables=variables,
+        regex=regex,
+        is_continued=is_continued,
     )
     reader.finish()
+    if is_continued and not _can_continue(request.messages[-1]):
+        told = "the last message is not an assistant's text"
+        raise RequestError(told, "continue_final_message")
     return request
+
+
+def _can_continue(message: Mapping[str, Any]) -> bool:
+    plain = message["role"] == "assistant" and isinstance(message["content"], str)
+    return plain and not message.get("tool_calls")
+
+
+def _regex(given: Mapping[str, Any] | None) -> str | None:
+    """Return the expression of vLLM's parameter `structured_outputs`; its other kinds are JSON."""
+    if given is None:
+        return None
+    if given.keys() != {"regex"} or not isinstance(given["regex"], str):
+        told = 'must be {"regex": a text}; JSON is asked for by response_format'
+        raise RequestError(told, "structured_outputs")
+    return str(given["regex"])
 
 
 def _extra_body(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
+from support.compiling.cases import compile_program
 from support.docs.documents import blocks_of
 from support.harness import extent, limits
 from support.harness.task_cases import models_folder
 from support.hub.hub_site import HubSite, files_of
 from support.npm.host import npm_host
 from support.page.page_visit import wait_until
-from webpte_host.base.layout import ROOT
+from support.page.session_code import CHAT, session_code
+from webpte_host.base.layout import ROOT, WEB
 from webpte_host.harness.browser import PageLog
 
 ANSWER = "A cow says moo!"
@@ -35,10 +37,23 @@ LOGGED = """async () => {
 }"""
 
 
+# Runs code, and returns the logged values.
+SAID = """async () => {
+    const said = [];
+    const plain = (one) => (one?.data ? { data: [...one.data], shape: one.shape } : one);
+    const console = { log: (...words) => said.push(...words.map(plain)) };
+    %s
+    { %s }
+    return said;
+}"""
+
+
 @pytest.fixture(scope="module")
 def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A page that has imported the package; all tests share it, and its worker."""
-    with npm_host(tmp_path_factory.mktemp("npm")) as host:
+    folder = tmp_path_factory.mktemp("npm")
+    compile_program(WEB / "samples" / "add.pte", folder / "add")
+    with npm_host(folder) as host:
         page = browser.new_page()
         page.set_default_timeout(limits.START_MS)
         log = PageLog(page)
@@ -191,6 +206,28 @@ def test_the_examples_of_the_document(page: Page) -> None:
     assert masks[0] == [200, 320]
     assert len(masks[1]) == len(masks[2]) > 1
     assert "[37, 41]" in wrong[0]
+
+
+COMPILED = 'import { open, Tensor } from "webpte/run";'
+
+
+def test_the_code_of_the_page_runs(page: Page) -> None:
+    """The Python view's code in JavaScript, with the package and with a compiled folder."""
+    changes = [(0, "ramp", ""), (1, "typed", "0.5")]
+    for language, imported in (("javascript", IMPORT), ("compiled", COMPILED)):
+        code, (first, second) = session_code("add.pte", language, *changes)
+        assert imported.strip() in code
+        body = code.replace(imported.strip(), "").replace('from "webpte/run"', "")
+        parts = 'const { open, Tensor } = await import("./package/run/index.js");'
+        (found,) = page.evaluate(SAID % (parts if language == "compiled" else "", body))
+        assert found["shape"] == [37, 41]
+        np.testing.assert_allclose(found["data"], 3 * (first + second).reshape(-1), rtol=1e-6)
+
+
+def test_the_code_of_a_chat_runs(page: Page) -> None:
+    code, _ = session_code(CHAT, "javascript")
+    body = code.replace(IMPORT.strip(), "").replace("llama_tiny_q4.pte", "samples/stories.pte")
+    assert "".join(page.evaluate(SAID % ("", body)))
 
 
 @pytest.mark.thorough

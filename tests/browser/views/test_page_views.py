@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,3 +241,18 @@ def test_a_loop_that_cannot_be_interrupted_ends_with_a_reload(page: Page) -> Non
     expect(page.locator("#python-reload")).to_have_count(0)
     wait_until_ready(page)
     expect(page.locator("#program h2")).to_contain_text("sigmoid")
+
+
+@pytest.mark.thorough
+def test_the_compiled_folder_of_the_open_program_is_saved(page: Page, tmp_path: Path) -> None:
+    open_sample(page, "add.pte")
+    page.get_by_role("tab", name="Python").click()
+    page.get_by_role("button", name="Compiled").click()
+    expect(page.locator("#view-python pre.listing")).to_contain_text('open("add/")')
+    with page.expect_download() as download:
+        page.locator("#view-python [data-act='python:compile']").click()
+    expect(page.locator("#status")).to_contain_text("add.zip saved")
+    download.value.save_as(tmp_path / "add.zip")
+    with zipfile.ZipFile(tmp_path / "add.zip") as archive:
+        assert archive.testzip() is None
+        assert {"add/index.js", "add/program.json"} <= {*archive.namelist()}

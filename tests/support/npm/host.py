@@ -15,14 +15,14 @@ from webpte_host.site.build_npm import write_package
 
 # As strict as an extension's; nothing but WebAssembly is evaluated.
 POLICY = {"Content-Security-Policy": "script-src 'self' 'wasm-unsafe-eval'"}
-SCRIPT = Path(__file__).with_name("page.js")
-PAGE = f"""<!doctype html><title>webpte from npm</title><link rel="icon" href="data:,">
-<script type="module" src="{SCRIPT.name}"></script>"""
+SCRIPTS = [Path(__file__).with_name(name) for name in ("page.js", "prompt.js")]
+PAGE = """<!doctype html><title>webpte from npm</title><link rel="icon" href="data:,">
+<script type="module" src="{}"></script>"""
 
 
 @contextmanager
 def npm_host(folder: Path) -> Iterator[StaticHost]:
-    """A host of a page with the scenarios of page.js."""
+    """A host of pages with the scenarios of page.js, and at prompt.html of prompt.js."""
     runtime = ensure_runtime()
     write_package(folder / "package", runtime)
     for name, target in {
@@ -40,7 +40,8 @@ def npm_host(folder: Path) -> Iterator[StaticHost]:
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(target)
-    (folder / "index.html").write_text(PAGE, encoding="utf-8")
-    shutil.copy(SCRIPT, folder)
+    for script, page in zip(SCRIPTS, ("index.html", "prompt.html"), strict=True):
+        (folder / page).write_text(PAGE.format(script.name), encoding="utf-8")
+        shutil.copy(script, folder)
     with static_host(folder, POLICY) as host:
         yield host

@@ -2,6 +2,7 @@
 
 import * as webpte from "webpte";
 import { RuntimeHere } from "webpte/here";
+import { LanguageModelToolSuccess, install, languageModel } from "webpte/prompt";
 
 export async function programs(buffer: { size: number; usage: number; destroy(): undefined }): Promise<number[]> {
   const signal = AbortSignal.abort();
@@ -43,4 +44,19 @@ export async function others(): Promise<string | null> {
   } catch (error) {
     return error instanceof webpte.UnsupportedOpError ? `${error.code} ${error.advice} ${error.details.ops}` : null;
   }
+}
+
+export async function prompts(picture: ImageBitmap): Promise<number> {
+  const installed = await install("chat/", { prefer: "webpte", needs: { expectedInputs: [{ type: "image" }] } });
+  const session = await installed.create({ monitor: (m) => m.addEventListener("downloadprogress", ({ loaded }) => loaded + 1) });
+  const Small = languageModel(new URL("https://example.org/chat/"), { answerTokens: 3, slots: 2, languages: ["en"] });
+  const available: "available" | "downloading" | "downloadable" | "unavailable" = await Small.availability();
+  const answer = await session.prompt([{ role: "user", content: [{ type: "image", value: picture }] }], { responseConstraint: /a+/ });
+  for (const part of typeof answer === "string" ? [] : answer) {
+    if (part.type === "tool-call") new LanguageModelToolSuccess({ callID: part.value.callID, name: part.value.name, result: [] });
+  }
+  // @ts-expect-error there is no such role
+  await session.append([{ role: "tool", content: available }]);
+  session.oncontextoverflow = null;
+  return (await session.clone()).contextUsage;
 }

@@ -104,8 +104,8 @@ NOT_RUN = {
     ("docs/use/python.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
     ("docs/use/python.md", "import micropip"): "micropip is a package of Pyodide",
 }
-# Its JavaScript runs in tests/browser/programs/test_npm.py.
-IN_PAGE = "docs/use/javascript.md"
+# Their JavaScript runs in tests/browser/programs, test_npm.py and test_prompt_api.py.
+IN_PAGES = ("docs/use/javascript.md", "docs/use/prompt_api.md")
 # Commands, and modules behind `python -m`, that are no part of this project.
 OTHER_COMMANDS = {"pip", "export", "cat", "npm", "npx", "ray", "serve", ".webpte/native/bin/python"}
 OTHER_MODULES = {"pytest", "build", "http.server", "twine"}
@@ -234,7 +234,7 @@ def _check_block(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     elif block.language == "json":
         json.loads(block.text)
     elif block.language == "js":
-        assert block.document == IN_PAGE
+        assert block.document in IN_PAGES
     elif block.language == "sh":
         subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
         for words in commands(block):

@@ -22,7 +22,7 @@ from webpte_serve.openai import RequestError
 
 NPM = WEB / "npm"
 OF_JAVASCRIPT = {"StartError": "WebpteError"}
-LOCAL = re.compile(r'(?:from|import) "(\./[^"]+)"|new URL\("(\./[^"]+)", import\.meta\.url\)')
+LOCAL = re.compile(r'(?:from|import) "(\.\.?/[^"]+)"|new URL\("(\./[^"]+)", import\.meta\.url\)')
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def test_everything_that_is_named_is_there(package: Path) -> None:
     described = json.loads((package / "package.json").read_text())
     assert described["version"] == webpte.__version__
     assert described["dependencies"].keys() == {"pyodide"}
-    named = {"./LICENSE", "./README.md", *described["bin"].values()}
+    targets = {"./LICENSE", "./README.md", *described["bin"].values()}
     for target in described["exports"].values():
-        named |= set(target.values()) if isinstance(target, dict) else {target}
+        targets |= set(target.values()) if isinstance(target, dict) else {target}
+    named = {package / target for target in targets}
     for path in package.rglob("*.*s"):
         text = path.read_text(encoding="utf-8")
-        named |= {one or other for one, other in LOCAL.findall(text)}
-    found = (package, package / "run")  # whose modules name others beside them
-    assert not [name for name in named if not any((one / name).is_file() for one in found)]
+        named |= {path.parent / (one or other) for one, other in LOCAL.findall(text)}
+    assert not [path for path in named if not path.is_file()]
 
 
 def test_the_tokenizers_are_registered_by_the_name_that_python_asks_for(package: Path) -> None:

@@ -35,6 +35,20 @@ class Constraint(Protocol):
         """Return the tokens that may follow an answer's tokens, all of which were allowed."""
 
 
+class Continued:
+    """The rest of an answer that has begun, for the constraint of the whole answer."""
+
+    def __init__(self, constraint: Constraint, begun: Sequence[int]) -> None:
+        """`begun` are the first tokens; raises InputError if the constraint forbids them."""
+        for count, token in enumerate(begun):
+            if token not in constraint.after(begun[:count]).tokens:
+                raise InputError("the beginning of the answer does not fit its constraint")
+        self._constraint, self._begun = constraint, tuple(begun)
+
+    def after(self, generated: Sequence[int]) -> Allowed:
+        return self._constraint.after([*self._begun, *generated])
+
+
 class OneOf:
     """A choice among several answers, each given in tokens."""
 

@@ -1,11 +1,13 @@
 """A JSON schema as an expression, for JSON with fixed spaces.
 
 Supported are: `type` (also several), `properties` with `required`, `items` with `minItems` and
-`maxItems`, `enum`, `const`, `anyOf`, `oneOf` whose schemas exclude each other, `$ref` within the
-schema, and for strings `minLength`, `maxLength`, and `pattern`, which the whole string matches.
-Properties come in the schema's order; optional properties may be left out; further properties are
-refused. Titles, descriptions, defaults and examples are ignored. All other keywords are refused,
-and so are schemas that contain themselves: an automaton cannot count brackets.
+`maxItems` (an array without the three has any values), `enum`, `const`, `anyOf`, `oneOf` whose
+schemas exclude each other, `$ref` within the schema; for strings `minLength`, `maxLength`, and
+`pattern`, which the whole string matches; for numbers `minimum`, `maximum`, `exclusiveMinimum` and
+`exclusiveMaximum`. Properties come in the schema's order; optional properties may be left out;
+further properties are refused. Titles, descriptions, defaults and examples are ignored. All other
+keywords are refused, and so are schemas that contain themselves: an automaton cannot count
+brackets.
 
 JSON is written as `json.dumps` writes it: with a space after each colon and comma, and no other
 space.
@@ -35,9 +37,13 @@ from webpte.llm.constrain.expression import (
     in_json,
 )
 from webpte.llm.constrain.json_values import Schema, SchemaComparison, is_of, text_of
+from webpte.llm.constrain.number_range import BOUNDS, number_between
 from webpte.llm.constrain.regex import expression_of
 
 DEPTH = 40  # levels of nested schemas
+# Objects and arrays within each other where a schema does not describe them; every level doubles
+# the states of the automaton.
+ANY_DEPTH = 5
 
 _SAYS_NOTHING = {
     *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
@@ -47,6 +53,8 @@ _OF_TYPE = {
     "string": {"minLength", "maxLength", "pattern"},
     "array": {"items", "minItems", "maxItems"},
     "object": {"properties", "required", "additionalProperties"},
+    "integer": set(BOUNDS),
+    "number": set(BOUNDS),
 }
 _WHOLE = "-?(0|[1-9][0-9]{0,18})"
 # No exponent makes a number of 19 digits too large for a double.
@@ -57,7 +65,7 @@ _PLAIN = {
     "integer": _WHOLE,
     "number": rf"{_WHOLE}(\.[0-9]{{1,18}})?{_EXPONENT}",
 }
-TYPES = (*_PLAIN, *_OF_TYPE)
+TYPES = tuple({**_PLAIN, **_OF_TYPE})
 
 
 def _spellings(*places: str) -> list[ByteRanges]:
@@ -97,6 +105,28 @@ def json_of(schema: Schema) -> Expression:
         return _SchemaReader(schema).value(schema, "schema", (), None)
     except RecursionError as error:
         raise InputError("schema: values in values go too deep: nest them less") from error
+
+
+@cache
+def any_object() -> Expression:
+    """Return the expression of any JSON object, as deep as an automaton of fair size allows."""
+    return _any_object(ANY_DEPTH)
+
+
+def _any_object(depth: int) -> Expression:
+    key = Concatenation((json_of({"type": "string"}), Text(b": "), _any_value(depth - 1)))
+    return Concatenation((Text(b"{"), Repeated(key, 0, None, b", "), Text(b"}")))
+
+
+@cache
+def _any_array(depth: int) -> Expression:
+    items = Repeated(_any_value(depth - 1), 0, None, b", ")
+    return Concatenation((Text(b"["), items, Text(b"]")))
+
+
+def _any_value(depth: int) -> Expression:
+    plain = json_of({"type": ["string", "number", "boolean", "null"]})
+    return _either([plain, _any_object(depth), _any_array(depth)]) if depth else plain
 
 
 class _SchemaReader:
@@ -146,7 +176,12 @@ class _SchemaReader:
         self._check(schema, at, {"type"}.union(*(_OF_TYPE.get(name, ()) for name in named)))
         # All types must be valid, also excluded types.
         read = {name: self._of_type(name, schema, at, inside) for name in named}
-        return _either([read.get(name) or _plain("integer") for name in sorted(types or ())])
+        return _either(
+            [
+                read.get(name) or self._of_type("integer", schema, at, inside)
+                for name in sorted(types or ())
+            ]
+        )
 
     @staticmethod
     def _check(schema: Schema, at: str, known: set[str]) -> None:
@@ -224,11 +259,15 @@ class _SchemaReader:
                 return self._array(schema, at, inside)
             case "object":
                 return self._object(schema, at, inside)
+        if name in ("integer", "number") and schema.keys() & set(BOUNDS):
+            return number_between(schema, name == "integer", at)
         return _plain(name)
 
     def _array(self, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
         if "items" not in schema:
-            raise InputError(f"{at}: `items` must describe what is in the array")
+            if "minItems" in schema or "maxItems" in schema:
+                raise InputError(f"{at}: `items` must describe what is in the array")
+            return _any_array(ANY_DEPTH)
         item = self.value(schema["items"], f"{at}.items", inside, None)
         least, most = _bounds(schema, "minItems", "maxItems", at)
         return Concatenation((Text(b"["), Repeated(item, least, most, b", "), Text(b"]")))

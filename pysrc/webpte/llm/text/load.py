@@ -41,11 +41,11 @@ async def load_tokenizer(
     keep      in the browser: keep files that come from URLs in `webpte.library`, as `webpte.load`
     """
     source = await choose(source, keep) if is_hub(source) else source
+    data, name = await _read(source, keep)  # first: what is beside a missing file is not read
     settings = await _settings(source, config, keep)
     special = _special(settings)
     if template is None:
         template = _template_of(settings) or await _read_sibling(source, _TEMPLATE, keep)
-    data, name = await _read(source, keep)
     tokenizer: Tokenizer
     if data.lstrip()[:1] == b"{":
         tokenizer = await load_json(_text(data, name), name, special)

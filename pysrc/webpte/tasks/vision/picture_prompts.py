@@ -83,6 +83,9 @@ class PicturePrompts:
             )
         seen = []
         for one in pictures:
+            if isinstance(one, PromptPicture):
+                seen.append(one)
+                continue
             late = await in_thread(self._late, await picture_of(one))
             seen.append(self._placed(*late))
         return PicturePrompt(await in_thread(self.encode, text, seen, special), tuple(seen))

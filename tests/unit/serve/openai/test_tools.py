@@ -10,7 +10,8 @@ import pytest
 from support.graphs.graphs import wait
 from webpte.llm.constrain.automaton import ByteAutomaton
 from webpte.llm.constrain.expression import Expression
-from webpte_serve.openai.any_json import DEPTH, any_object
+from webpte.llm.constrain.json_schema import ANY_DEPTH as DEPTH
+from webpte.llm.constrain.json_schema import any_object
 from webpte_serve.openai.gemma_calls import GemmaCallError, as_schema_says, read_call
 from webpte_serve.openai.tools import (
     FUNCTION_GEMMA,

@@ -120,6 +120,7 @@ class Card:
     near: str = ""  # the nearness of texts for an encoder; "": in meaning
     inputs: tuple[CardValue, ...] = ()
     outputs: tuple[CardValue, ...] = field(default_factory=tuple)
+    raw: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as it was written
 
 
 def read_card(raw: Mapping[str, Any]) -> Card:
@@ -159,6 +160,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             near=str(raw.get("near") or ""),
             inputs=tuple(_values(raw, "inputs", _INPUT, folder)),
             outputs=tuple(_values(raw, "outputs", _OUTPUT, folder)),
+            raw=raw,
         )
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CardError(f"the card of {name} cannot be used: {error}") from error

@@ -18,7 +18,7 @@ def as_python(session: Session) -> str:
 
     A language model whose inputs nobody has set gets code for a conversation.
     """
-    if session.can(is_language_model) and not any(state.touched for state in session.inputs):
+    if asks(session):
         return _chat(session)
     _, load = _source(session)
     names = [f"x{state.index}" for state in session.inputs]
@@ -30,19 +30,35 @@ def as_python(session: Session) -> str:
         "import webpte",
         "",
         f"async with await {load} as program:",
-        *(f"    x{s.index} = {_value(s)}  # {_word(s.name)}" for s in session.inputs),
+        *(f"    x{s.index} = {_value(s)}  # {word_of(s.name)}" for s in session.inputs),
         f"    {f'({targets}) = ' if results else ''}await program.run({arguments})",
         *(f"    print({name})" for name in results),
     ]
     return "\n".join(lines)
 
 
+def asks(session: Session) -> bool:
+    """Tell whether the code is for a conversation: with a language model, its inputs unset."""
+    return session.can(is_language_model) and not any(one.touched for one in session.inputs)
+
+
+def question_of(session: Session) -> str:
+    """Return a question for a language model: its card's first."""
+    card = session.source.card
+    return card.questions[0] if card is not None and card.questions else "Hello!"
+
+
+def source_of(session: Session) -> str:
+    """Return where the program is: its address, or the name of its file."""
+    file = session.source.file
+    if file is not None and not file.address.startswith(LOCAL):
+        return file.address
+    return session.source.name
+
+
 def _source(session: Session) -> tuple[str, str]:
     """Return where the program is, and the call that loads it."""
-    source = session.source
-    where = source.name
-    if source.file is not None and not source.file.address.startswith(LOCAL):
-        where = source.file.address
+    source, where = session.source, source_of(session)
     sizes = {"max_context": source.max_context, "kv_cache": source.kv_cache}
     given = ['data=["…"]'] if source.extra else []
     given += [f"{name}={value!r}" for name, value in sizes.items() if value is not None]
@@ -62,20 +78,19 @@ def _chat(session: Session) -> str:
         base = where.removesuffix(card.program) if where.endswith(card.program) else ""
         tokenizer, config = (one and base + one for one in (card.tokenizer, card.tokenizer_config))
     given = f", config={config!r}" if config else ""
-    question = card.questions[0] if card is not None and card.questions else "Hello!"
     lines = [
         "import webpte",
         "",
         f"async with await {load} as program:",
         f"    tokenizer = await webpte.text.load_tokenizer({tokenizer!r}{given})",
         "    chat = webpte.llm.Chat(program, tokenizer)",
-        f"    async for piece in chat.send({question!r}, max_new_tokens=100):",
+        f"    async for piece in chat.send({question_of(session)!r}, max_new_tokens=100):",
         '        print(piece, end="")',
     ]
     return "\n".join(lines)
 
 
-def _word(name: str) -> str:
+def word_of(name: str) -> str:
     """Return a name for a comment, without line breaks."""
     return re.sub(r"\s+", " ", name)
 
