@@ -48,6 +48,12 @@ MADE = {
     "f'/({_PART})/({_PART})(?:/(?:resolve|blob|raw|tree)/([^/]+)((?:/[^/]+)*))?/?'": (
         hub_name._PLACE.pattern,
     ),
+    "f'{re.escape(case.id)}(_\\\\d+)?\\\\.\\\\d+\\\\.[a-z]+\\\\d+\\\\.bin'": (
+        r"add(_\d+)?\.\d+\.[a-z]+\d+\.bin",
+    ),
+    "f\"\\\\b((?:{'|'.join(longest)})\\\\w*)\"": (
+        r"\b((?:quick|fox)\w*)",
+    ),  # of the words of a question
 }
 SHORT, LONG = 128, 1024  # characters
 Hard = tuple[str, str, str]  # a text: before, repeated, after

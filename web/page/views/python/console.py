@@ -33,7 +33,7 @@ _FILE = "<cell>"
 _MOST_TEXT = 20_000  # characters of printed text, and of a repr
 _ROWS, _COLUMNS = 8, 8
 _POINTS = 480  # of a curve
-_WORD = re.compile(r"[A-Za-z_][\w.]*$")
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*$")
 _MOST_OPTIONS = 60
 _SIZE = (480, 120)
 
