@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases.gemm.linear_q4_cases import MATRIX_CASES, dequantized, q4gsw
+from support.cases.gemm.linear_q4_cases import (
+    INVERTED_MATRIX_CASE,
+    MATRIX_CASES,
+    dequantized,
+    q4gsw,
+)
 from support.cases.gemm.matmul_cases import MATRIX_CASES as MATMUL_CASES
 from support.cases.gemm.matmul_cases import linear
 from support.cases.row_cases import RowCase
@@ -64,6 +69,10 @@ CONFIGS = chain([(1, 2), (2, 3), (0, 1), (2, 2), (3, 1)], repeat((2, 1)))
 )
 def test_packed_weights(case: RowCase, config: tuple[int, int]) -> None:
     assert differs(case, *config) < 1e-6
+
+
+def test_rows_rounded_by_the_inverse_of_their_scale() -> None:
+    assert differs(INVERTED_MATRIX_CASE, 2, 1) < 1e-6
 
 
 @pytest.mark.parametrize("rows", extent.some([17], 32, 40))

@@ -24,7 +24,11 @@ HEADS = [
     ChangedHeads(_MANY, "bias"),
     ChangedHeads(_MANY, "added bias", "int8"),
 ]
-CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
+CASES = [
+    *linear_q4_cases.MATRIX_CASES,
+    linear_q4_cases.INVERTED_MATRIX_CASE,
+    *matmul_cases.MATRIX_CASES,
+]
 
 VARIANT = """
 from dataclasses import replace

@@ -43,8 +43,6 @@ NOWHERE = 0xFFFFFFFF  # first column of absent weights
 # Codes of 4 bits are up to 8, codes of 8 bits up to 128: a code times a scale below 2 to this power
 # is at most 2^15, near the largest f16.
 SCALE_POWER, SCALE_POWER_OF_BYTES = 11, 7
-# The override constants of the two kernels.
-OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE")
 
 
 def matrix_linear(
@@ -57,7 +55,7 @@ def matrix_linear(
         name="linear_q4_subgroup_matrix",
         operands=kernel.operands[-2:],
         types=(),
-        overrides=(*_select(kernel, OF_WEIGHTS), ("WHOLE_WORDS", weights.in_words)),
+        overrides=(*weights.unit_overrides, ("WHOLE_WORDS", weights.in_words)),
     )
     split = joined.split(gemm, joined.matrices((0,)))
     return matrix_dispatches(split, multiply, joined.b_parts, gemm, out, target)
@@ -83,6 +81,12 @@ class JoinedLinears:
         """The number of f16 terms per weight; a code times a scale does not fit a single f16."""
         return 1 if self.target.half_products else 2
 
+    @property
+    def _overrides_of_x(self) -> Overrides:
+        """The override constants of the tiled kernel that say how x is stored and rounded."""
+        of_weights = dict(self.weights[0].overrides)
+        return tuple(pair for pair in self.kernel.overrides if pair[0] not in of_weights)
+
     def matrices(self, begins: Sequence[int]) -> bytes:
         """Pack the table of weights: columns, first column, stride of scales, has a bias."""
         table = list[int]()
@@ -105,7 +109,7 @@ class JoinedLinears:
             params=gemm.params(1, 1) + self.kernel.params + matrices + pack("I", power),
             grid=fold_grid(gemm.m + ceil_div(gemm.n, COLUMNS)),
             types=(*self.kernel.types, *gemm.types(gemm.stored)),
-            overrides=(*_select(self.kernel, OF_X), ("INTERLEAVED", interleaved)),
+            overrides=(*self._overrides_of_x, ("INTERLEAVED", interleaved)),
         )
 
     def multiply(
@@ -119,7 +123,7 @@ class JoinedLinears:
             name=MULTI,
             operands=(*operands, *absent),
             types=write,
-            overrides=(*_select(self.kernel, OF_WEIGHTS), *interleaved),
+            overrides=(*self.weights[0].unit_overrides, *interleaved),
             params=self.kernel.params + matrices,
         )
         return with_parts(
@@ -170,7 +174,3 @@ def matrix_gated(joined: JoinedLinears, gate: str, out: TensorArg) -> list[Dispa
         split,
         tiled_dispatch(kernel, whole, tiling, (1, k_part), (out.id,), whole.stored),
     ]
-
-
-def _select(kernel: GemmKernel, names: tuple[str, ...]) -> Overrides:
-    return tuple(pair for pair in kernel.overrides if pair[0] in names)
