@@ -15,13 +15,17 @@ from typing import Protocol, TypeVar
 
 from webpte.engine.graph.graph import Call, Graph
 from webpte.engine.ops.attention.attention_kernels import is_merged
-from webpte.engine.ops.core.records import Dispatch
+from webpte.engine.ops.core.records import Dispatch, ceil_div, fold_grid
 from webpte.engine.ops.core.target import Target
+from webpte.engine.ops.gemm.gemv_q4 import PARTIALS, QUAD_BYTES, SCALAR_PARTIALS
 from webpte.engine.plan.memory_plan import MemoryPlan
 from webpte.engine.rewrite.dataflow import Dataflow
 
 MERGE, GEMV, MERGING = "attention_flash_reduce", "gemv_q4", "gemv_q4_shares"
 MOST_WEIGHTS = 512  # in shared memory, a float for each split of each head
+# Every workgroup adds up all shares. More invocations with as many slices are fewer workgroups,
+# which saves 4 to 7 % of a step of Qwen3-0.6B and 3 to 4 % of SmolLM2-135M's.
+WIDER = 256
 
 
 class PlannedStep(Protocol):
@@ -72,13 +76,21 @@ class SharesMerger:
         fits = size % 4 == 0 and heads * splits <= MOST_WEIGHTS
         if not (whole and fits and is_merged(columns, inner, splits, target)):
             return None
-        kept = tuple(pair for pair in gemv.types if pair[0] != "ROW")
-        more = ("SPLITS", of_merge["SPLITS"]), ("HEAD_QUADS", str(size // 4))
+        types = {name: text for name, text in gemv.types if name != "ROW"}
+        types |= {"SPLITS": of_merge["SPLITS"], "HEAD_QUADS": str(size // 4)}
+        grid = gemv.grid
+        lanes = WIDER // int(types["SLICES"])
+        quads = int(types["CHUNK"]) * int(types["SLICES"]) * int(types["X_QUADS"])
+        floats = WIDER + SCALAR_PARTIALS + heads * splits + 1
+        shared = (quads + WIDER + lanes * PARTIALS) * QUAD_BYTES + floats * 4
+        if int(types["THREADS"]) < WIDER and shared <= target.shared_bytes:
+            types["THREADS"], grid = str(WIDER), fold_grid(ceil_div(columns, 4 * lanes))
         return replace(
             gemv,
             kernel=MERGING,
             bindings=(values, stats, gain, *rest),
-            types=(*kept, *more),
+            types=tuple(types.items()),
+            grid=grid,
         )
 
     def _is_alone(self, output: int, x: int) -> bool:

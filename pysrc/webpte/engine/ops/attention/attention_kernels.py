@@ -57,9 +57,11 @@ WORKGROUPS = {
     "attention_matrix": 256,
 }
 # Shares that the GEMV behind attention adds up: splits, keys of the cache, columns of a workgroup,
-# and numbers that its workgroups read on 132 cores. Measured: Qwen3-0.6B (4 million) and smaller
-# models gain 2 to 9 % of a step, Llama-3.2-1B (8 million) loses as much.
+# numbers that its workgroups read on 132 cores, and elements of a head. Measured: Qwen3-0.6B (4
+# million) and smaller models gain 2 to 12 % of a step, Llama-3.2-1B (8 million) loses up to 11 %.
+# Gemma-3-1B has so few heads, of 256 elements, that it needs more splits: it loses up to 13 %.
 MOST_MERGED, MERGED_KEYS, MERGED_COLUMNS, MOST_MERGED_NUMBERS = 16, 4096, 8, 5 << 20
+MOST_MERGED_HEAD = 128
 MOST_CANDIDATES = 4  # numbers of splits near the default
 LOGIT_BYTES = 1 << 24  # most bytes of logits at once on a software adapter
 ITEM_BYTES = {"f32": 4, "f16": 2}
@@ -288,6 +290,7 @@ def merges_in_gemv(call: Attention) -> bool:
     The planner lets it do so (plan/merged_shares.py), which saves a dispatch.
     """
     one = call.out.sizes[0] * call.out.sizes[2] == 1 and call.k.sizes[2] <= MERGED_KEYS
+    one = one and call.v.sizes[3] <= MOST_MERGED_HEAD
     numbers = call.out.sizes[1] * call.v.sizes[3]
     return one and call.width > 0 and is_merged(call.width, numbers, MOST_MERGED, call.target)
 
