@@ -46,8 +46,8 @@ OPENINGS = 3  # of the page, for the first token, after a first opening, which w
 _RUNTIME = "webpte-run.js"
 # Texts of the runtime, and the texts in their place, by the program and the name of the variant.
 VARIANTS = {
-    ("mobilenetv2", "two submissions"): ("SHORT = 64;", "SHORT = 0;"),
-    ("minilm", "two submissions"): ("SHORT = 64;", "SHORT = 0;"),
+    ("mobilenetv2", "one submission"): ("FIRST_CHUNK = 32;", "FIRST_CHUNK = 128;"),
+    ("minilm", "one submission"): ("FIRST_CHUNK = 32;", "FIRST_CHUNK = 128;"),
     ("llama", "not kept"): ("originals = base, keep })", "originals = base, keep = false })"),
     ("llama", "whole file first"): ("LARGE_FILE = 64 << 20", "LARGE_FILE = 2 ** 40"),
 }

@@ -13,6 +13,7 @@ from page.shared.outputs.pictures import png_rgb
 from support.harness import limits
 from support.page.page_visit import (
     START_MS,
+    click_folded,
     downloaded,
     drop,
     leave,
@@ -61,7 +62,7 @@ def test_a_picture_goes_in_as_the_model_sees_it(page: Page) -> None:
     page.get_by_label("scale pixels to").select_option("signed")
     expect(page.locator("#input-0-preview")).to_contain_text("-1 to 1")
     with page.expect_download() as download:
-        page.locator("[data-act=save-input]").click()
+        click_folded(page, "save-input")
     array = np.load(download.value.path())
     np.testing.assert_allclose(array[0, :, 5, 3], [-1, -1, -1], atol=0.02)
     np.testing.assert_allclose(array[0, :, 5, 16], [1, -0.6, -1], atol=0.02)

@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from support.harness import limits
 from support.page.page_visit import (
+    click_folded,
     drop,
     leave,
     open_sample,
@@ -51,7 +52,7 @@ def open_program(page: Page, *shape: int) -> None:
 
 def saved_input(page: Page) -> np.ndarray:
     with page.expect_download() as download:
-        page.locator("[data-act=save-input]").click()
+        click_folded(page, "save-input")
     array: np.ndarray = np.load(download.value.path())
     return array
 

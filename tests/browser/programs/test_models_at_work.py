@@ -165,7 +165,8 @@ def test_a_pdf_is_searched_kept_and_asked(page: Page) -> None:
     expect(first).to_contain_text("manual.pdf, page 2")
     expect(first).to_contain_text("1.00")
     first.get_by_role("button").click()
-    expect(view.locator("mark")).to_have_text("The fox is quick.")
+    shown = view.locator("#documents-shown mark")
+    expect(shown).to_have_text("The fox is quick.")
 
     page.reload()
     expect(status(page)).to_contain_text("loaded in")
@@ -183,4 +184,4 @@ def test_a_pdf_is_searched_kept_and_asked(page: Page) -> None:
     cited.click()
     expect(view.locator("#documents-shown h2")).to_have_text(place)
     number = int(place.rpartition(" ")[2])
-    expect(view.locator("mark")).to_have_text(PAGES[number - 1][0])
+    expect(shown).to_have_text(PAGES[number - 1][0])

@@ -102,8 +102,15 @@ def forget(page: Page, site: Site) -> None:
     page.evaluate(FORGET)
 
 
+def click_folded(page: Page, act: str) -> None:
+    """Click a button by its act, after its fold was opened."""
+    button = page.locator(f"[data-act={act}]")
+    button.evaluate("one => { one.closest('details').open = true; }")
+    button.click()
+
+
 def forget_in_place(page: Page) -> None:
-    """Forget what was kept on the page that is open, without a program; it stays open."""
+    """Forget the kept values of the open page, which has no program and stays open."""
     page.evaluate(FORGET)
     page.evaluate(LIST_LIBRARY)
     expect(page.locator("#library-total")).to_have_text("empty")

@@ -41,7 +41,7 @@ async def load_tokenizer(
     keep      in the browser: keep files that come from URLs in `webpte.library`, as `webpte.load`
     """
     source = await choose(source, keep) if is_hub(source) else source
-    data, name = await _read(source, keep)  # first: what is beside a missing file is not read
+    data, name = await _read(source, keep)  # first: no other file is read if it is missing
     settings = await _settings(source, config, keep)
     special = _special(settings)
     if template is None:

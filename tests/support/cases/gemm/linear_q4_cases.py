@@ -238,5 +238,5 @@ MATRIX_CASES = [
     qcs4w((70, 64), 37),
     dq8ca((68, 64), 35, 32, bias=True),
 ]
-# The scales of rows are those of XNNPACK: their inverses.
+# XNNPACK's rows come with the inverses of their scales.
 INVERTED_MATRIX_CASE = dq8ca((68, 64), 35, 32, inverted=True)

@@ -87,6 +87,7 @@ def test_rank_and_documents_open() -> None:
         await app.receive({"act": "rank:rank", "fields": fields})
         best = re.search('class="rank-text">(.*?)</span>', browser.html["view-rank"])
         assert best is not None
-        assert best[1] == LINES[2]
+        assert re.sub("</?mark>", "", best[1]) == LINES[2]
+        assert re.findall("<mark>(.*?)</mark>", best[1]) == ["dogs", "garden"]
 
     drive(script)

@@ -336,7 +336,7 @@ def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(chat_view, "FRAME_SECONDS", 0)
 
     async def script(app: App, browser: FakeBrowser) -> None:
-        await open_chat(app, TOKENIZER, CONFIG, max_tokens="24")
+        await open_chat(app, TOKENIZER, CONFIG, max_tokens="60")
         asking = asyncio.ensure_future(send(app, "Hello"))
         await until(lambda: bool(browser.appended))
         assert 'aria-busy="true"' in browser.html["view-chat"]
@@ -357,7 +357,7 @@ def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
         assert not browser.html.get("error")
         if way in ("stop", "send"):
             (_, said) = shown(browser)
-            (whole,) = await said_by_chat("Hello", count=24)
+            (whole,) = await said_by_chat("Hello", count=60)
             assert whole.startswith(said[1])
             assert said[1] != whole
             assert "· stopped" in browser.html["view-chat"]

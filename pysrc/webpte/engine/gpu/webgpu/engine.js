@@ -159,7 +159,7 @@
     // Encodes and submits one execution; returns the staging buffer that will hold its results. A plan that
     // is not validated yet is one submission (`whole`): all of it happens, or nothing.
     function submit(plan, copies, read, encodeKernels = encode, whole = true, slice = sliceOf(plan)) {
-        const chunked = makeChunkedEncoder(whole || slice.isShort);
+        const chunked = makeChunkedEncoder(whole);
         const uploads = slice.isFirst ? plan.uploads : [];
         if (uploads.length) plan.ring.upload(uploads, plan.payload, chunked.encoder);
         encodeAll(chunked, plan, copies, encodeKernels, slice);
