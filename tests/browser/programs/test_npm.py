@@ -6,7 +6,6 @@ tests/support/npm/page.js has the page's side.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +13,13 @@ from playwright.sync_api import Browser, Page
 
 from support.compiling.cases import compile_program
 from support.docs.documents import blocks_of
-from support.harness import extent, limits
+from support.harness import extent
 from support.harness.task_cases import models_folder
 from support.hub.hub_site import HubSite, files_of
-from support.npm.host import npm_host
+from support.npm.host import run, scenario_page
 from support.page.page_visit import wait_until
 from support.page.session_code import CHAT, session_code
 from webpte_host.base.layout import ROOT, WEB
-from webpte_host.harness.browser import PageLog
 
 ANSWER = "A cow says moo!"
 DOCUMENT = ROOT / "docs/use/javascript.md"
@@ -53,19 +51,8 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A page that has imported the package; all tests share it, and its worker."""
     folder = tmp_path_factory.mktemp("npm")
     compile_program(WEB / "samples" / "add.pte", folder / "add")
-    with npm_host(folder) as host:
-        page = browser.new_page()
-        page.set_default_timeout(limits.START_MS)
-        log = PageLog(page)
-        page.goto(host.url)
-        page.wait_for_function("globalThis.scenarios")
+    with scenario_page(browser, folder) as page:
         yield page
-        assert log.errors == []
-        page.close()
-
-
-def run(page: Page, scenario: str, given: Any = None) -> Any:
-    return page.evaluate("([name, given]) => scenarios[name](given)", [scenario, given])
 
 
 def test_two_programs_run_at_once(page: Page) -> None:

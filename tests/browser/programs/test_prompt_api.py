@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from support.docs.documents import blocks_of
-from support.harness import limits
 from support.harness.image_text_cases import models_folder
 from support.npm.checks import ANSWER, PROMPT_CHECKS, check_creation, check_pictures
-from support.npm.host import npm_host
+from support.npm.host import run, scenario_page
 from webpte_host.base.layout import ROOT
-from webpte_host.harness.browser import PageLog
 
 DOCUMENT = ROOT / "docs/use/prompt_api.md"
 IMPORT = re.compile(r'^import \{ \w+ \} from "webpte/prompt";\n', re.MULTILINE)
@@ -38,19 +35,8 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A page that has imported the package; all tests share it, and its worker."""
     folder = tmp_path_factory.mktemp("npm")
     (folder / "sees").symlink_to(models_folder())
-    with npm_host(folder) as host:
-        page = browser.new_page()
-        page.set_default_timeout(limits.START_MS)
-        log = PageLog(page)
-        page.goto(f"{host.url}prompt.html")
-        page.wait_for_function("globalThis.scenarios")
+    with scenario_page(browser, folder, "prompt.html") as page:
         yield page
-        assert log.errors == []
-        page.close()
-
-
-def run(page: Page, scenario: str, given: Any = None) -> Any:
-    return page.evaluate("([name, given]) => scenarios[name](given)", [scenario, given])
 
 
 def test_sessions_are_created(page: Page) -> None:

@@ -6,10 +6,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from playwright.sync_api import Browser, Page
+
+from support.harness import limits
 from support.harness.task_cases import models_folder
 from support.page.static_site import StaticHost, static_host
 from webpte_host.base.layout import WEB
+from webpte_host.harness.browser import PageLog
 from webpte_host.setup.runtime import ensure_runtime
 from webpte_host.site.build_npm import write_package
 
@@ -45,3 +50,21 @@ def npm_host(folder: Path) -> Iterator[StaticHost]:
         shutil.copy(script, folder)
     with static_host(folder, POLICY) as host:
         yield host
+
+
+@contextmanager
+def scenario_page(browser: Browser, folder: Path, name: str = "") -> Iterator[Page]:
+    """A page of the host that has imported the package; an error in its console fails."""
+    with npm_host(folder) as host:
+        page = browser.new_page()
+        page.set_default_timeout(limits.START_MS)
+        log = PageLog(page)
+        page.goto(host.url + name)
+        page.wait_for_function("globalThis.scenarios")
+        yield page
+        assert log.errors == []
+        page.close()
+
+
+def run(page: Page, scenario: str, given: Any = None) -> Any:
+    return page.evaluate("([name, given]) => scenarios[name](given)", [scenario, given])
