@@ -29,9 +29,9 @@ from page.shared.persistence.codec import Codec, find_codec, kind_of_file, load_
 from webpte.errors import WebpteError
 
 _HOW_TO_TAKE = {
-    "file": "Choose a .npy, .npz or .bin file with “Upload”, or drop one onto this input.",
-    "picture": "Choose a picture with “Upload”, take one with “Camera”, or drop one here.",
-    "sound": "Choose a sound with “Upload”, “Record” one, or drop one onto this input.",
+    "file": "Choose a .npy, .npz or .bin file with “Choose file”, or drop one onto this input.",
+    "picture": "Choose a picture with “Choose file”, take one with “Camera”, or drop one here.",
+    "sound": "Choose a sound with “Choose file”, “Record” one, or drop one onto this input.",
 }
 
 

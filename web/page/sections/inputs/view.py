@@ -282,7 +282,7 @@ def _file_control(state: TensorInput) -> Html:
         data_input=state.index,
         aria_label=f"A file for {state.name}",
     )
-    return h("label", "Upload", chosen, class_="button", title=f"Takes {kinds}")
+    return h("label", "Choose file", chosen, class_="button", title=f"Takes {kinds}")
 
 
 def _typing(state: TensorInput) -> Html:
