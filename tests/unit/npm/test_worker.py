@@ -183,7 +183,7 @@ def test_a_call_within_a_stream_waits_for_the_end_of_the_stream() -> None:
         caller = Caller()
         folder = str(models_folder() / "replies")
         opened = await caller.call("task", "text-generation", folder, {"device": "numpy"})
-        stream = caller.start("stream", opened["handle"], ["The fox"], {"max_new_tokens": 12})
+        stream = caller.start("stream", opened["handle"], ["The fox"], {"max_new_tokens": 40})
         while not any(kind == "item" for kind, _ in caller.answers[stream]):
             await asyncio.sleep(0)
         assert caller.answers[stream][-1][0] == "item"
