@@ -244,24 +244,28 @@ def test_completions_continue_texts() -> None:
 def test_requests_wait_for_their_turn() -> None:
     async def check() -> None:
         async with client(waiting=1) as found:
-            create = found.chat.completions.create
+            create, model = found.chat.completions.create, found.language_model("tiny")
             given = {"model": "tiny", "messages": ASKED, "max_tokens": 5, "temperature": 0}
             alone = (await create(**given))["choices"]
             stream = await create(**given, stream=True)
             await anext(stream)
             second = asyncio.ensure_future(create(**given))
-            await asyncio.sleep(0)
+            await _until_waiting(model)  # requests are read in a thread first
             with pytest.raises(RequestError) as caught:
                 await create(**given)
             assert (caught.value.status, caught.value.code) == (429, "rate_limit_exceeded")
             assert not second.done()
+            second.cancel()
+            await asyncio.wait({second})
+            third = asyncio.ensure_future(create(**given))  # in the place of the second
+            await _until_waiting(model)
             await stream.aclose()  # somebody has gone in the middle
-            assert (await second)["choices"] == alone
-            cancelled = asyncio.ensure_future(create(**given))
-            await asyncio.sleep(0)
-            cancelled.cancel()
-            await asyncio.wait({cancelled})
+            assert (await third)["choices"] == alone
             assert (await create(**given))["choices"] == alone
+
+    async def _until_waiting(model: Model) -> None:
+        while not model.waiting:
+            await asyncio.sleep(0.001)
 
     wait(check())
 
