@@ -94,7 +94,7 @@ def one_row_per_op() -> list[Row]:
 # have them with other numbers.
 SEVERAL_KERNELS = {
     *("cache_update", "cat", "choose_qparams", "conv", "linear_q4", "matmul", "q8ta_linear"),
-    *("sample", "strided", "topk"),
+    *("sample", "sort", "strided", "topk"),
 }
 
 

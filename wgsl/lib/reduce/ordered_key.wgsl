@@ -1,4 +1,4 @@
-// A key that orders as numbers do, with -0.0 as 0.0 and NaN above all; it is neither 0 nor 0xffffffff.
+// Keys that order as numbers do. Of floats, -0.0 is 0.0 and NaN above all; no such key is 0 or 0xffffffff.
 
 fn ordered_key(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
@@ -8,3 +8,5 @@ fn ordered_key(x: f32) -> u32 {
     }
     return select(magnitude | 0x80000000u, ~bits, bits > 0x80000000u);
 }
+
+fn ordered_key_i32(x: i32) -> u32 { return bitcast<u32>(x) ^ 0x80000000u; }

@@ -28,7 +28,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     CHANCE: ("native_dropout", "rand", "randn"),
     COUNTED: ("masked_select", "nonzero", "repeat_interleave"),
-    ORDER: (*("argsort", "bucketize", "cummax", "cummin", "kthvalue", "searchsorted", "sort"),),
+    ORDER: ("bucketize", "cummax", "cummin", "searchsorted"),
     WIDE: (
         *("_cdist_forward", "_embedding_bag", "_native_batch_norm_legit", "_pdist_forward"),
         *("_upsample_bilinear2d_aa", "addbmm", "addmv", "baddbmm", "cumprod", "dist", "dot"),

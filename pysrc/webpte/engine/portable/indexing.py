@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.portable.registry import INDICES, MOVED, OutSpec, register, register_op
+from webpte.engine.portable.registry import FLOATS, INDICES, MOVED, OutSpec, register, register_op
 from webpte.engine.shapes import normalize_dim
 from webpte.errors import ExecutionError, IndexRangeError
 
@@ -196,6 +196,10 @@ def sort(x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
     return values.reshape(x.shape), order.reshape(x.shape)
 
 
+def sort_stable(x: Array, stable: bool | None, dim: int, descending: bool) -> tuple[Array, Array]:
+    return sort(x, dim, descending)
+
+
 def top_k(x: Array, k: int, dim: int, largest: bool, in_order: bool) -> tuple[Array, Array]:
     rows = np.atleast_1d(x)
     axis = normalize_dim(dim, rows.ndim)
@@ -263,6 +267,7 @@ def search_sorted(
     return np.stack(found).reshape(x.shape)
 
 
+SORTED = FLOATS | {"int32"}
 PICKED = {"index": INDICES, "indices": INDICES}
 for _name, (_parameters, _op) in SAME_AS_OP.items():
     register_op(_name, _parameters, _op, notes=f"`{_op}`", types=MOVED, apart=PICKED)
@@ -305,15 +310,29 @@ register("aten::masked_scatter.out", "self, mask, source", masked_scatter)
 register("aten::nonzero.out", "self", np.argwhere)
 register("aten::repeat_interleave.Tensor_out", "repeats, output_size", repeat_interleave)
 
+for _name, _parameters, _function, _op in (
+    ("topk.values", "self, k, dim, largest, sorted", top_k, "aten.topk.default"),
+    ("kthvalue.values", "self, k, dim, keepdim", kth_value, "aten.kthvalue.default"),
+    ("sort.values", "self, dim, descending", sort, "aten.sort.default"),
+    ("sort.values_stable", "self, stable, dim, descending", sort_stable, "aten.sort.stable"),
+):
+    register(
+        f"aten::{_name}",
+        _parameters,
+        _function,
+        outputs=2,
+        op=_op,
+        types=SORTED,
+        apart={"out1": INDICES},
+    )
 register(
-    "aten::topk.values",
-    "self, k, dim, largest, sorted",
-    top_k,
-    outputs=2,
-    op="aten.topk.default",
-    apart={"out1": INDICES},
+    "aten::argsort.stable_out",
+    "self, stable, dim, descending",
+    lambda *args: sort_stable(*args)[1],
+    op="aten.argsort.stable",
+    types=SORTED,
+    apart={"out": INDICES},
 )
-register("aten::kthvalue.values", "self, k, dim, keepdim", kth_value, outputs=2)
 register(
     "aten::median.out",
     "self",
@@ -327,18 +346,6 @@ register(
     outputs=2,
     op="aten.median.dim",
     apart={"out1": INDICES},
-)
-register("aten::sort.values", "self, dim, descending", sort, outputs=2)
-register(
-    "aten::sort.values_stable",
-    "self, stable, dim, descending",
-    lambda x, stable, dim, descending: sort(x, dim, descending),
-    outputs=2,
-)
-register(
-    "aten::argsort.stable_out",
-    "self, stable, dim, descending",
-    lambda x, stable, dim, descending: sort(x, dim, descending)[1],
 )
 
 register("aten::bucketize.Tensor_out", "self, boundaries, out_int32, right", bucketize, typed=True)

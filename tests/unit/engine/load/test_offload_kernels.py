@@ -161,6 +161,16 @@ REDUCTIONS: list[Row] = [
     ("aten::var_mean.correction_out", (X, [1], 1, False), ROW * 2),
 ]
 
+SORTED = [*SAME, ((3, 5), "int64")]
+
+SORTS: list[Row] = [
+    ("aten::sort.values", (X, 0, True), SORTED),
+    ("aten::sort.values_stable", (X, True, -1, False), SORTED),
+    ("aten::argsort.stable_out", (X, True, 1, False), SORTED[1:]),
+    ("aten::topk.values", (X, 3, 0, True, True), SORTED),
+    ("aten::kthvalue.values", (X, 2, 1, False), [*ROW, ((3,), "int64")]),
+]
+
 IMAGE, WEIGHT = numbers(1, 3, 6, 5), Const(numbers(3))
 
 PICKED: list[Row] = [
@@ -223,7 +233,10 @@ VOLUMES: list[Row] = [
     ),
 ]
 
-ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *PICKED, *WRITTEN, *LAYERS, *VOLUMES]
+ROWS = [
+    *(*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *SORTS, *PICKED, *WRITTEN),
+    *(*LAYERS, *VOLUMES),
+]
 
 
 def named(row: Any) -> str:

@@ -3,10 +3,9 @@
     aten.topk.default(self, k, dim, largest, sorted) -> (values, indices)
 
 The results come in order, whether `sorted` or not. NaN counts as larger than all numbers, and of
-equal elements the first comes first; torch leaves that order open. Each element counts the elements
-that come before it: its rank is its place in the output, and no two threads write to the same
-place. A small k of a long row takes two steps: the best k of each part of the row, and then the
-best k of all parts.
+equal elements the first comes first; torch leaves that order open. A small k of a long row takes
+two steps: the best k of each part of the row, and then the best k of all parts. Otherwise the rows
+are sorted (sort.py).
 """
 
 from __future__ import annotations
@@ -15,36 +14,34 @@ import math
 
 import numpy as np
 
-from webpte.engine.ops.core.args import Args
-from webpte.engine.ops.core.quads import WORKGROUP_SIZE, float_type
-from webpte.engine.ops.core.records import Dispatch, Scratch, ceil_div, fold_grid, pack
+from webpte.engine.ops.core.args import Args, TensorArg
+from webpte.engine.ops.core.quads import float_type
+from webpte.engine.ops.core.records import Dispatch, Scratch, ceil_div, pack
 from webpte.engine.ops.core.registry import register
 from webpte.engine.ops.core.row_reduction import (
     ONE_LANE,
     THREADS,
     Rows,
     RowThreads,
-    check_floats,
     contiguous_layout,
     rows_along,
 )
+from webpte.engine.ops.reduce.sort import Order, check_types, lower_order, run_order
 from webpte.engine.shapes import Dims, normalize_dim
-from webpte.errors import GraphError, UnsupportedError
+from webpte.errors import GraphError
 
 Array = np.ndarray
 
-# Most loop steps per thread (Mesa's software driver allows 65,535), and most comparisons in all, on
-# a GPU and on a software adapter.
-MOST_STEPS, MOST_WORK, MOST_SOFTWARE_WORK = 60_000, 2**33, 2**26
+MOST_STEPS = 60_000  # of a loop per thread: Mesa's software driver allows 65,535
 # Longer rows are split if k is at most this; parts have at least PART elements.
 LONG, FEW, PART, MOST_PARTS = 1024, 64, 1024, 512
 
 
 def topk_shape(args: Args) -> tuple[Dims, Dims]:
     source, outs, k = args.tensor("self"), args.outs, args.integer("k")
-    check_floats(args, source, outs[0])
-    if len(outs) != 2 or outs[1].dtype.stored != "int32":
-        raise GraphError(f"{args.call}: gives values and int32 or int64 indices")
+    if len(outs) != 2:
+        raise GraphError(f"{args.call}: gives values and indices")
+    check_types(args, *outs)
     rows = rows_along(source, args.integer("dim"))
     if not 0 <= k <= rows.length:
         raise GraphError(f"{args.call}: k is {k}, but there are {rows.length} elements along dim")
@@ -60,27 +57,15 @@ def lower_topk(args: Args) -> list[Dispatch]:
     rows = rows_along(source, args.integer("dim"))
     if rows.count * k == 0:
         return []
-    part = part_of(rows, k, args.target.software)
+    part = part_of(source, rows, k, args.target.software)
     if part:
         return split_topk(args, rows, k, part)
-    most = MOST_SOFTWARE_WORK if args.target.software else MOST_WORK
-    if rows.length > MOST_STEPS or source.numel * rows.length > most:
-        raise UnsupportedError(f"{args.call}: the host sorts rows of {rows.length} faster")
-    return [
-        Dispatch(
-            kernel="topk",
-            bindings=(source.id, values.id, indices.id),
-            params=pack("4I", source.numel, rows.length, rows.inner, k),
-            grid=fold_grid(ceil_div(source.numel, WORKGROUP_SIZE)),
-            types=(("FLOAT", float_type(args, source, values)),),
-            overrides=(("LARGEST", int(args.flag("largest"))),),
-        )
-    ]
+    return lower_order(args, Order(rows, 0, k, args.flag("largest")), values, indices)
 
 
-def part_of(rows: Rows, k: int, software: bool) -> int:
+def part_of(source: TensorArg, rows: Rows, k: int, software: bool) -> int:
     """Return the elements per part of a row; 0 if the row is not to be split."""
-    if rows.length <= LONG or k > FEW:
+    if rows.length <= LONG or k > FEW or not source.dtype.is_float:
         return 0
     if not software:
         return max(PART, ceil_div(rows.length, MOST_PARTS))
@@ -119,21 +104,9 @@ def split_topk(args: Args, rows: Rows, k: int, part: int) -> list[Dispatch]:
     ]
 
 
-def np_topk(x: Array, k: int, largest: bool) -> Array:
-    """Return the places of the first k of [outer, length, inner] along the middle axis."""
-    if largest:  # NaNs come last in a sort; reversed twice, so that equals stay in order
-        length = x.shape[1]
-        return length - 1 - np.argsort(x[:, ::-1], axis=1, kind="stable")[:, ::-1][:, :k]
-    return np.argsort(x, axis=1, kind="stable")[:, :k]
-
-
-def run_topk(args: Args) -> list[Array]:
+def run_topk(args: Args) -> tuple[Array, Array]:
     rows, k = rows_along(args.tensor("self"), args.integer("dim")), args.integer("k")
-    x = args.array("self").reshape(rows.outer, rows.length, rows.inner)
-    places = np_topk(x, k, args.flag("largest"))
-    shapes = topk_shape(args)
-    found = np.take_along_axis(x, places, 1), places
-    return [array.reshape(dims) for array, dims in zip(found, shapes, strict=True)]
+    return run_order(args, Order(rows, 0, k, args.flag("largest")), topk_shape(args)[0])
 
 
 register(
