@@ -14,7 +14,6 @@ FEW = "no kernel yet"
 SCALED = "no kernel; rounds by scales in float64, which a GPU has not"
 SEPARATE = "as itself; in a program it is update_cache, twice, and custom_sdpa, on the GPU"
 TRAINING = "no kernel; gradients outside of delegates are rare"
-REPEATED = "no kernel; several values for one place are reduced in their order"
 
 # Names without the namespace, up to the overload; or all kernels of a namespace.
 _REASONS: dict[str, tuple[str, ...]] = {
@@ -38,7 +37,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
     SCALED: ("quantized_decomposed::", "round"),
     SEPARATE: ("sdpa_with_kv_cache",),
     TRAINING: ("convolution_backward", "max_pool2d_with_indices_backward"),
-    REPEATED: ("index_add", "index_copy", "scatter_reduce"),
 }
 _BY_NAME = {name: reason for reason, names in _REASONS.items() for name in names}
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from webpte.engine.portable.registry import FLOATS, INDICES, MOVED, OutSpec, register, register_op
 from webpte.engine.shapes import normalize_dim
-from webpte.errors import ExecutionError, IndexRangeError
+from webpte.errors import ExecutionError
 
 Array = np.ndarray
 
@@ -58,102 +58,6 @@ def index_put(
     else:
         result[key] = values
     return result
-
-
-# Index tensors along a dim
-
-
-def grid_of(x: Array, dim: int, places: Array) -> Any:
-    """Return keys of `x`: `places` along `dim`, an element's own position along other dims."""
-    axis = normalize_dim(dim, x.ndim)
-    if places.ndim != x.ndim:
-        raise ExecutionError(f"indices {list(places.shape)} do not fit a tensor {list(x.shape)}")
-    grid: list[Array] = list(np.indices(places.shape, sparse=True))
-    grid[axis] = not_negative(places)
-    return tuple(grid)
-
-
-def not_negative(places: Array) -> Array:
-    """Return indices; raise IndexRangeError for a negative index."""
-    if places.size and places.min() < 0:
-        raise IndexRangeError(f"index {places.min()} is out of bounds: indices begin at 0")
-    return places
-
-
-def scatter(x: Array, dim: int, places: Array, source: Array | float) -> Array:
-    result, places = np.atleast_1d(x).copy(), np.atleast_1d(places)
-    key = grid_of(result, dim, places)
-    if isinstance(source, np.ndarray):
-        source = np.atleast_1d(source)[tuple(map(slice, places.shape))]
-    result[key] = np.asarray(source).astype(x.dtype)
-    return result.reshape(x.shape)
-
-
-def scatter_add(x: Array, dim: int, places: Array, source: Array) -> Array:
-    result, places = np.atleast_1d(x).copy(), np.atleast_1d(places)
-    part = np.atleast_1d(source)[tuple(map(slice, places.shape))]
-    np.add.at(result, grid_of(result, dim, places), part)
-    return result.reshape(x.shape)
-
-
-def scatter_reduce(
-    x: Array, dim: int, places: Array, source: Array, reduce: str, include_self: bool
-) -> Array:
-    known = {
-        "sum": (np.add, 0),
-        "mean": (np.add, 0),
-        "prod": (np.multiply, 1),
-        "amax": (np.maximum, lowest(x.dtype)),
-        "amin": (np.minimum, highest(x.dtype)),
-    }
-    if reduce not in known:
-        raise ExecutionError(f"reduce={reduce!r} is not supported; use {', '.join(known)}")
-    function, neutral = known[reduce]
-    result, places = np.atleast_1d(x).copy(), np.atleast_1d(places)
-    part, key = np.atleast_1d(source)[tuple(map(slice, places.shape))], grid_of(result, dim, places)
-    if not include_self:
-        result[key] = neutral
-    function.at(result, key, part)
-    if reduce == "mean":
-        counts = np.full(result.shape, int(include_self))
-        np.add.at(counts, key, 1)
-        divide = np.divide if x.dtype.kind == "f" else np.floor_divide
-        result = divide(result, np.maximum(counts, 1)).astype(x.dtype)
-    return result.reshape(x.shape)
-
-
-def highest(dtype: np.dtype[Any]) -> float:
-    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
-
-
-def lowest(dtype: np.dtype[Any]) -> float:
-    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
-
-
-def along(x: Array, dim: int, places: Array) -> Any:
-    return (slice(None),) * normalize_dim(dim, x.ndim) + (places.reshape(-1),)
-
-
-def index_add(x: Array, dim: int, places: Array, source: Array, alpha: float) -> Array:
-    result = np.atleast_1d(x).copy()
-    np.add.at(
-        result,
-        along(result, dim, not_negative(places)),
-        np.atleast_1d(source * x.dtype.type(alpha)),
-    )
-    return result.reshape(x.shape)
-
-
-def index_copy(x: Array, dim: int, places: Array, source: Array) -> Array:
-    result = np.atleast_1d(x).copy()
-    result[along(result, dim, not_negative(places))] = np.atleast_1d(source)
-    return result.reshape(x.shape)
-
-
-def index_fill(x: Array, dim: int, places: Array, value: float) -> Array:
-    result = np.atleast_1d(x).copy()
-    result[along(result, dim, places)] = value
-    return result.reshape(x.shape)
 
 
 # Masks: the output's size depends on the elements
@@ -267,7 +171,7 @@ def search_sorted(
     return np.stack(found).reshape(x.shape)
 
 
-SORTED = FLOATS | {"int32"}
+NUMBERS = FLOATS | {"int32"}
 PICKED = {"index": INDICES, "indices": INDICES}
 for _name, (_parameters, _op) in SAME_AS_OP.items():
     register_op(_name, _parameters, _op, notes=f"`{_op}`", types=MOVED, apart=PICKED)
@@ -289,20 +193,26 @@ for _name, _in_place in (("aten::index_put.out", False), ("aten::index_put_", Tr
         in_place=_in_place,
         notes="in place" if _in_place else "",
         op="aten.index_put.default",
+        types=NUMBERS,
         apart=PICKED,
     )
-for _name, _parameters, _function, _op in (
-    ("scatter.src_out", "src", scatter, "aten.scatter.src"),
-    ("scatter.value_out", "value", scatter, "aten.scatter.value"),
-    ("scatter_add.out", "src", scatter_add, "aten.scatter_add.default"),
+ALONG = "self, dim, index"
+for _name, _parameters, _op in (
+    ("scatter.src_out", f"{ALONG}, src", "scatter.src"),
+    ("scatter.value_out", f"{ALONG}, value", "scatter.value"),
+    ("scatter_add.out", f"{ALONG}, src", "scatter_add.default"),
+    ("scatter_reduce.two_out", f"{ALONG}, src, reduce, include_self", "scatter_reduce.two"),
+    ("index_add.out", f"{ALONG}, source, alpha", "index_add.default"),
+    ("index_copy.out", f"{ALONG}, source", "index_copy.default"),
+    ("index_fill.int_Scalar_out", f"{ALONG}, value", "index_fill.int_Scalar"),
 ):
-    register(f"aten::{_name}", f"self, dim, index, {_parameters}", _function, op=_op, apart=PICKED)
-register(
-    "aten::scatter_reduce.two_out", "self, dim, index, src, reduce, include_self", scatter_reduce
-)
-register("aten::index_add.out", "self, dim, index, source, alpha", index_add)
-register("aten::index_copy.out", "self, dim, index, source", index_copy)
-register("aten::index_fill.int_Scalar_out", "self, dim, index, value", index_fill)
+    register_op(
+        f"aten::{_name}",
+        _parameters,
+        f"aten.{_op}",
+        types=NUMBERS,
+        apart=PICKED,
+    )
 register("aten::take.out", "self, index", np.take)
 
 register("aten::masked_select.out", "self, mask", masked_select)
@@ -322,7 +232,7 @@ for _name, _parameters, _function, _op in (
         _function,
         outputs=2,
         op=_op,
-        types=SORTED,
+        types=NUMBERS,
         apart={"out1": INDICES},
     )
 register(
@@ -330,7 +240,7 @@ register(
     "self, stable, dim, descending",
     lambda *args: sort_stable(*args)[1],
     op="aten.argsort.stable",
-    types=SORTED,
+    types=NUMBERS,
     apart={"out": INDICES},
 )
 register(

@@ -192,6 +192,17 @@ WRITTEN: list[Row] = [
     ("aten::scatter.src_out", (X, 1, ids(1, 0, 4).reshape(3, 1), numbers(3, 1)), SAME),
     ("aten::scatter.value_out", (X, 1, ids(1, 0, 4).reshape(3, 1), 2), SAME),
     ("aten::scatter_add.out", (X, 0, Const(ids(1, 1).reshape(2, 1)), numbers(2, 1)), SAME),
+    *(
+        (
+            "aten::scatter_reduce.two_out",
+            (X, 0, ids(1, 1).reshape(2, 1), numbers(2, 1), reduce, reduce == "amax"),
+            SAME,
+        )
+        for reduce in ("sum", "mean", "prod", "amax", "amin")
+    ),
+    ("aten::index_add.out", (X, 1, ids(3, 3), numbers(3, 2), 0.5), SAME),
+    ("aten::index_copy.out", (X, 0, ids(2), numbers(1, 5)), SAME),
+    ("aten::index_fill.int_Scalar_out", (X, 1, ids(-1, 0), 2.5), SAME),
 ]
 
 LAYERS: list[Row] = [

@@ -175,16 +175,6 @@ def test_sizes_are_exact_or_bounds(
         ("aten::as_strided_copy.out", (F, [2, 3], [3, 2], 0), "elements 0 to 7"),
         ("aten::index.Tensor_out", (F, [np.array([5])]), "index 5 is out of bounds"),
         ("aten::scatter.value_out", (F, 0, N, 1.0), "indices"),
-        ("aten::scatter.value_out", (F, 1, -N[None, :1], 1.0), "index -1 is out of bounds"),
-        ("aten::scatter.src_out", (F, 1, -N[None, :1], F), "index -1 is out of bounds"),
-        ("aten::scatter_add.out", (F, 1, -N[None, :1], F), "index -1 is out of bounds"),
-        (
-            "aten::scatter_reduce.two_out",
-            (F, 1, -N[None, :1], F, "sum", True),
-            "index -1 is out of bounds",
-        ),
-        ("aten::index_add.out", (F, 0, -N[:1], F[:1], 1.0), "index -1 is out of bounds"),
-        ("aten::index_copy.out", (F, 0, -N[:1], F[:1]), "index -1 is out of bounds"),
         ("aten::index_put_", (None, [N], F, False), "nothing has written"),
         ("aten::masked_scatter.out", (F, F > 0, F[0]), "6 elements are wanted"),
         ("aten::topk.values", (F, 4, 1, True, True), "4 of 3 elements"),
@@ -231,6 +221,22 @@ def test_sizes_are_exact_or_bounds(
 def test_an_error_names_the_kernel(name: str, values: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ExecutionError, match=rf"^{re.escape(name)}: .*{message}"):
         call(name, *values, out="int64")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("scatter.value_out", (F, 1, -N[None, :1], 1.0)),
+        ("scatter.src_out", (F, 1, -N[None, :1], F)),
+        ("scatter_add.out", (F, 1, -N[None, :1], F)),
+        ("scatter_reduce.two_out", (F, 1, -N[None, :1], F, "sum", True)),
+        ("index_add.out", (F, 0, -N[:1], F[:1], 1.0)),
+        ("index_copy.out", (F, 0, -N[:1], F[:1])),
+    ],
+)
+def test_a_negative_index_is_refused_as_in_pytorch(name: str, values: tuple[Any, ...]) -> None:
+    with pytest.raises(ExecutionError, match=rf"^aten::{name}: .*index -1 is out of bounds"):
+        call(f"aten::{name}", *values, dims=F.shape)
 
 
 def test_an_error_of_a_reference_names_the_kernel_too() -> None:

@@ -9,27 +9,23 @@ last dim.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from webpte.engine.ops.core.args import Args
 from webpte.engine.ops.core.quads import WORKGROUP_SIZE, float_type
 from webpte.engine.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.engine.ops.core.registry import register
 from webpte.engine.ops.move.scatter import (
-    Scatter,
+    SCATTERS,
     along_dim,
     lower_scatter,
-    run_along_dim,
     run_scatter,
 )
 from webpte.engine.ops.move.view import lower_copy
 from webpte.engine.shapes import Dims, normalize_dim
 from webpte.errors import GraphError, UnsupportedError
 
-UNIQUE = Scatter(
-    "et_vk.scatter_src_unique.default",
-    "self: tensor, dim: int, index: tensor, src: tensor -> tensor",
-    along_dim,
-    run_along_dim,
-)
+UNIQUE = replace(SCATTERS[0], name="et_vk.scatter_src_unique.default")
 
 
 def unique_shape(args: Args) -> tuple[Dims]:

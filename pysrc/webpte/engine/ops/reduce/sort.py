@@ -68,37 +68,59 @@ def lower_order(
         return []
     if source.dtype.wgsl not in KEYS:
         raise UnsupportedError(f"{args.call}: its kernel does not sort {source.dtype.name}")
-    number, key = KEYS[source.dtype.wgsl]
-    types = (("TYPE", source.dtype.wgsl), ("NUMBER", number), ("KEY", key))
     written: tuple[Binding, Binding] = (
         Scratch("no values", 16) if values is None else values.id,
         indices.id,
     )
-    grid = fold_grid(ceil_div(source.numel, WORKGROUP_SIZE))
-    largest, with_values = ("LARGEST", int(order.largest)), ("WITH_VALUES", int(values is not None))
-    sizes = source.numel, rows.length, rows.inner
+    with_values = ("WITH_VALUES", int(values is not None))
     if rows.length <= (SHORT_IN_SOFTWARE if args.target.software else SHORT):
+        sizes = source.numel, rows.length, rows.inner
         return [
             Dispatch(
                 kernel="topk",
                 bindings=(source.id, *written),
                 params=pack("5I", *sizes, order.first, order.count),
-                grid=grid,
-                types=types,
-                overrides=(largest, with_values),
+                grid=fold_grid(ceil_div(source.numel, WORKGROUP_SIZE)),
+                types=key_types(source),
+                overrides=(("LARGEST", int(order.largest)), with_values),
             )
         ]
     if source.numel > MOST_ELEMENTS:
         raise UnsupportedError(f"{args.call}: the host sorts more than {MOST_ELEMENTS} elements")
+    dispatches, pairs = sort_pairs(source, rows, order.largest)
+    elements = rows.count * order.count
+    written_out = Dispatch(
+        kernel="sort_outputs",
+        bindings=(source.id, pairs, *written),
+        params=pack("5I", elements, rows.length, rows.inner, order.first, order.count),
+        grid=fold_grid(ceil_div(elements, WORKGROUP_SIZE)),
+        types=(("TYPE", source.dtype.wgsl),),
+        overrides=(with_values,),
+    )
+    return [*dispatches, written_out]
+
+
+def key_types(source: TensorArg) -> tuple[tuple[str, str], ...]:
+    """Return the WGSL for the key of an element."""
+    number, key = KEYS[source.dtype.wgsl]
+    return (("TYPE", source.dtype.wgsl), ("NUMBER", number), ("KEY", key))
+
+
+def sort_pairs(source: TensorArg, rows: Rows, largest: bool) -> tuple[list[Dispatch], Scratch]:
+    """Return the dispatches that sort rows of at least one element, and the sorted pairs.
+
+    The pairs of a row are (key, index), and adjacent, whatever the rows' elements are.
+    """
     pairs, other = (Scratch(f"sorted {name}", 8 * source.numel) for name in ("pairs", "runs"))
+    grid = fold_grid(ceil_div(source.numel, WORKGROUP_SIZE))
     dispatches = [
         Dispatch(
             kernel="sort_runs",
             bindings=(source.id, pairs),
-            params=pack("3I", *sizes),
+            params=pack("3I", source.numel, rows.length, rows.inner),
             grid=grid,
-            types=(*types, ("RUN", str(RUN))),
-            overrides=(largest,),
+            types=(*key_types(source), ("RUN", str(RUN))),
+            overrides=(("LARGEST", int(largest)),),
         )
     ]
     run = RUN
@@ -113,18 +135,7 @@ def lower_order(
             )
         )
         pairs, other, run = other, pairs, run * WAYS
-    elements = rows.count * order.count
-    dispatches.append(
-        Dispatch(
-            kernel="sort_outputs",
-            bindings=(source.id, pairs, *written),
-            params=pack("5I", elements, rows.length, rows.inner, order.first, order.count),
-            grid=fold_grid(ceil_div(elements, WORKGROUP_SIZE)),
-            types=(("TYPE", source.dtype.wgsl),),
-            overrides=(with_values,),
-        )
-    )
-    return dispatches
+    return dispatches, pairs
 
 
 def np_order(x: Array, largest: bool) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.cases.live_cases import LiveCase, check_reference, dispatch_of, lowered
-from support.cases.move.scatter_cases import ADD, PUT, SRC, VALUE, scattered
+from support.cases.move.scatter_cases import ADD, PUT, SRC, VALUE
 from support.cases.move.scatter_unique_cases import OP as UNIQUE
 from support.cases.row_cases import normal
 from webpte.errors import ExecutionError, GraphError, IndexRangeError
@@ -69,11 +69,18 @@ def test_an_index_out_of_range_is_an_error(outside: int) -> None:
         check_reference(call(VALUE, X, 0, np.full((1, 1), outside, np.int32), 1.0))
 
 
-def test_integers_and_large_searches_run_on_the_host() -> None:
-    whole = np.arange(35, dtype=np.int32).reshape(5, 7)
-    numbers = LiveCase(ADD, [(whole, 0, AT, whole * 2)], scattered(ADD), out="int32", exact=False)
-    check_reference(numbers)
-    large, at = np.zeros(70000, np.float32), np.zeros(70000, np.int32)
-    for case in (numbers, call(ADD, large, 0, at, large + 1, dims=(70000,))):
-        planner, _ = lowered(case)
-        assert any(step.host for step in planner.calls)
+def test_searches_of_several_index_tensors_that_are_too_large_run_on_the_host() -> None:
+    large, at = np.zeros((70_000, 1), np.float32), np.zeros(70_000, np.int32)
+    case = call(PUT, large, [at, at], at.astype(np.float32), True, dims=large.shape)
+    planner, _ = lowered(case)
+    assert any(step.host for step in planner.calls)
+
+
+def test_the_indices_of_large_scatters_are_sorted() -> None:
+    large, at = np.zeros(70_000, np.float32), np.zeros(70_000, np.int32)
+    kernels = [
+        record.kernel
+        for record in lowered(call(ADD, large, 0, at, large + 1, dims=large.shape))[0].dispatches()
+    ]
+    assert kernels[0] == "sort_runs"
+    assert kernels[-1] == "scatter_sorted"
