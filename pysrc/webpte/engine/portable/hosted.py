@@ -29,7 +29,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     COUNTED: ("masked_select", "nonzero", "repeat_interleave"),
     ORDER: ("bucketize", "cummax", "cummin", "searchsorted"),
     WIDE: (
-        *("_cdist_forward", "_embedding_bag", "_native_batch_norm_legit", "_pdist_forward"),
+        *("_cdist_forward", "_native_batch_norm_legit", "_pdist_forward"),
         *("_upsample_bilinear2d_aa", "addbmm", "addmv", "baddbmm", "cumprod", "dist", "dot"),
         *("linalg_vector_norm", "logcumsumexp", "logsumexp", "matmul", "mse_loss", "mv", "norm"),
         "prod",

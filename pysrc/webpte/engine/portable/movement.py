@@ -19,6 +19,7 @@ SAME_AS_OP = {
     "aten::cat.out": ("tensors, dim", "aten.cat.default"),
     "aten::expand_copy.out": ("self, size, implicit", "aten.expand_copy.default"),
     "aten::flip.out": ("self, dims", "aten.flip.default"),
+    "aten::diagonal_copy.out": ("self, offset, dim1, dim2", "aten.diagonal_copy.default"),
     "aten::permute_copy.out": ("self, dims", "aten.permute_copy.default"),
     "aten::pixel_shuffle.out": ("self, upscale_factor", "aten.pixel_shuffle.default"),
     "aten::repeat.out": ("self, repeats", "aten.repeat.default"),
@@ -94,13 +95,10 @@ def as_strided(x: Array, size: Sequence[int], stride: Sequence[int], offset: int
     return np.lib.stride_tricks.as_strided(flat, tuple(size), steps).copy()
 
 
-def diagonal(x: Array, offset: int, dim1: int, dim2: int) -> Array:
-    return np.diagonal(x, offset, normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim))
-
-
 def diagonal_scatter(x: Array, source: Array, offset: int, dim1: int, dim2: int) -> Array:
     result = x.copy()
-    places = diagonal(np.arange(x.size).reshape(x.shape), offset, dim1, dim2)
+    axes = (normalize_dim(dim, x.ndim) for dim in (dim1, dim2))
+    places = np.diagonal(np.arange(x.size).reshape(x.shape), offset, *axes)
     result.reshape(-1)[places] = source
     return result
 
@@ -234,7 +232,6 @@ register("aten::squeeze_copy.out", "self", squeeze)
 register("aten::transpose_copy.int_out", "self, dim0, dim1", transpose)
 register("aten::pixel_unshuffle.out", "self, downscale_factor", pixel_unshuffle)
 register("aten::as_strided_copy.out", "self, size, stride, storage_offset", as_strided)
-register("aten::diagonal_copy.out", "self, offset, dim1, dim2", diagonal)
 register("aten::diagonal_scatter.out", "self, src, offset, dim1, dim2", diagonal_scatter)
 register("aten::narrow_copy.out", "self, dim, start, length", narrow)
 register("aten::split_copy.Tensor_out", "self, split_size, dim", split_evenly, list_output=True)

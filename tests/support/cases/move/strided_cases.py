@@ -193,6 +193,45 @@ TILED_CASES = [
     LiveCase("aten.flip.default", [(scalar_bits(), [])], flipped),
 ]
 
+# Diagonals
+
+
+def diagonal(x: Array, offset: int, dim1: int, dim2: int) -> Array:
+    down, across = dim1 % x.ndim, dim2 % x.ndim
+    kept = [dim for dim in range(x.ndim) if dim not in (down, across)]
+    size = sum(0 <= i + offset < x.shape[across] for i in range(x.shape[down]))
+
+    def source(*place: int) -> Any:
+        at = dict(zip(kept, place, strict=False))
+        at[down], at[across] = place[-1] + max(-offset, 0), place[-1] + max(offset, 0)
+        return x[tuple(at[dim] for dim in range(x.ndim))]
+
+    return each([*(x.shape[dim] for dim in kept), size], x.dtype, source)
+
+
+DIAGONAL_CASES = [
+    *(
+        LiveCase("aten.diagonal_copy.default", [(random_bits(shape, dtype), *how)], diagonal)
+        for dtype in WIDTHS
+        for shape, how in (
+            ((5, 5), (0, 0, 1)),
+            ((3, 7), (2, 0, 1)),
+            ((3, 7), (-2, 0, 1)),
+            ((3, 7), (-3, 0, 1)),
+            ((3, 5, 7), (1, -1, 0)),
+            ((2, 33, 3, 35), (0, 1, 3)),
+            ((1, 1), (0, 1, 0)),
+            ((0, 3), (0, 0, 1)),
+        )
+    ),
+    LiveCase(
+        "aten.diagonal_copy.default",
+        [(random_bits((m, n)), 1, 0, 1) for m, n in ((6, 5), (2, 4), (1, 1), (0, 5))],
+        diagonal,
+        label="dynamic",
+    ),
+]
+
 # Windows and blocks
 
 
@@ -263,4 +302,4 @@ BLOCK_CASES = [
     ),
 ]
 
-STRIDED_CASES = PERMUTE_CASES + TILED_CASES + BLOCK_CASES
+STRIDED_CASES = PERMUTE_CASES + TILED_CASES + DIAGONAL_CASES + BLOCK_CASES

@@ -184,6 +184,17 @@ PICKED: list[Row] = [
     ("aten::index_select.out", (X, 0, ids(2, 0)), [((2, 5), "float32")]),
     ("aten::index.Tensor_out", (X, [ids(2, 0), ids(1, -1)]), [((2,), "float32")]),
     ("aten::index.Tensor_out", (X, [None, ids(1, 4, 0)]), [((3, 3), "float32")]),
+    ("aten::diagonal_copy.out", (X, 1, 0, 1), [((3,), "float32")]),
+]
+
+BAG = (Const(numbers(7, 5)), ids(3, 6, 1, 1), ids(0, 3), False)
+BAGS: list[Row] = [
+    (
+        "aten::_embedding_bag.out",
+        (*BAG, mode, False, None, False, -1),
+        [((2, 5), "float32"), ((4 * (mode > 0),), "int64"), ((2,), "int64"), (places, "int64")],
+    )
+    for mode, places in enumerate(((2,), (2,), (2, 5)))
 ]
 
 WRITTEN: list[Row] = [
@@ -245,7 +256,8 @@ VOLUMES: list[Row] = [
 ]
 
 ROWS = [
-    *(*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *SORTS, *PICKED, *WRITTEN),
+    *(*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *SORTS, *PICKED, *BAGS),
+    *WRITTEN,
     *(*LAYERS, *VOLUMES),
 ]
 
@@ -279,6 +291,24 @@ def test_a_row_that_a_table_does_not_have_is_an_error(row: Row, outside: int) ->
             with pytest.raises(errors.WebpteError, match=r"embedding|range"):
                 await program.forward(np.full_like(index, outside))
             await program.forward(index)
+
+    wait(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("indices", ids(3, 7, 1, 1)), ("offsets", ids(1, 3)), ("offsets", ids(0, 5))],
+)
+def test_bags_that_a_table_does_not_have_are_an_error(name: str, wrong: np.ndarray) -> None:
+    m, (rows, offsets) = method_of(BAGS[1])
+    given = (wrong, offsets) if name == "indices" else (rows, wrong)
+
+    async def run() -> None:
+        for device in ("numpy", SimulatedDevice()):
+            program = await webpte.load(write_pte(m), device=device)
+            with pytest.raises(errors.ExecutionError, match="embedding_bag"):
+                await program.forward(*given)
+            await program.forward(rows, offsets)
 
     wait(run())
 

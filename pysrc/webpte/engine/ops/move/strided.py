@@ -4,6 +4,7 @@
     expand_copy, repeat      axes read repeatedly       stride 0
     copy                     likewise, into the shape of another tensor
     flip                     axes read from their end   stride < 0
+    diagonal_copy            two axes at once           the sum of their strides
     unfold_copy              windows along an axis, as a new last axis
     pixel_shuffle            (C r r, H, W) -> (C, H r, W r)
 
@@ -174,6 +175,27 @@ def flipped_walk(args: Args) -> StridedWalk:
     for dim in dims_flipped:
         strides[dim] *= -1
     return StridedWalk(dims, tuple(strides), base)
+
+
+def diagonal_walk(args: Args) -> StridedWalk:
+    """Return the walk along a diagonal of two dims, which becomes the last dim."""
+    dims, offset = args.tensor("self").dims, args.integer("offset")
+    strides = contiguous_strides(dims)
+    down, across = (normalize_dim(args.integer(name), len(dims)) for name in ("dim1", "dim2"))
+    if down == across:
+        raise GraphError(f"{args.call}: a diagonal of dim {down} and itself")
+    size = min(dims[down] - max(-offset, 0), dims[across] - max(offset, 0))
+    kept = [dim for dim in range(len(dims)) if dim not in (down, across)]
+    return StridedWalk(
+        (*(dims[dim] for dim in kept), max(size, 0)),
+        (*(strides[dim] for dim in kept), strides[down] + strides[across]),
+        max(-offset, 0) * strides[down] + max(offset, 0) * strides[across],
+    )
+
+
+def run_diagonal(args: Args) -> Array:
+    x, dims = args.array("self"), (args.integer("dim1"), args.integer("dim2"))
+    return np.diagonal(x, args.integer("offset"), *(normalize_dim(dim, x.ndim) for dim in dims))
 
 
 # Windows and blocks
@@ -354,6 +376,13 @@ STRIDED = (
         lambda args: (flipped_walk(args).dims,),
         flipped_walk,
         lambda args: np.flip(args.array("self"), tuple(flipped(args))),
+    ),
+    Strided(
+        "aten.diagonal_copy.default",
+        "self: tensor, offset: int = 0, dim1: int = 0, dim2: int = 1 -> tensor",
+        lambda args: (diagonal_walk(args).dims,),
+        diagonal_walk,
+        run_diagonal,
     ),
     Strided(
         "aten.unfold_copy.default",
