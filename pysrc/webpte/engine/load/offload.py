@@ -5,6 +5,7 @@ can become a delegate with a single call, which then is treated like any other d
 
 - all its tensors have the same type, for which kernel and operator agree (`Kernel.types`): nothing
   is promoted, and no integer is narrowed, wraps or is divided by 0 in another way than on the host.
+  int64 counts as 32 bits where no value can need more (`integer_ranges.py`).
   Indices, masks and tables have separate types (`Kernel.apart`);
 - the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
 - and any of these holds: all calls of the method can run on the GPU, which makes it a single graph
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from webpte.engine.format.program import (
     DelegateCall,
@@ -36,6 +38,7 @@ from webpte.engine.format.program import (
     TensorMeta,
 )
 from webpte.engine.gpu.device_info import DeviceInfo
+from webpte.engine.load.integer_ranges import Constants, IntegerRanges, fits
 from webpte.engine.load.offload_call import OffloadedCall, as_delegate
 from webpte.engine.load.program_file import MethodContents
 from webpte.engine.load.schedule import uses_of
@@ -50,24 +53,32 @@ Place = tuple[int, int]  # the place of an instruction: its chain, and its index
 
 
 def offload(
-    method: MethodContents, state: State, device: DeviceInfo, shared: Collection[Cell] = ()
+    method: MethodContents,
+    state: State,
+    device: DeviceInfo,
+    shared: Collection[Cell] = (),
+    constants: Constants | None = None,
 ) -> MethodContents:
     """Replace calls of kernels by calls of delegates where the GPU suits them better.
 
-    Buffers that the method shares with other methods stay on the host.
+    Buffers that the method shares with other methods stay on the host. `constants` are the ranges
+    of integers in delegates (`read_constants`).
     """
     offloaded: dict[Place, OffloadedCall] = {}
     hosted: dict[int, str] = {}
-    writes = Writes(method)
+    writes, ranges = Writes(method), cache(lambda: IntegerRanges(method, state, constants or {}))
     for chain, instructions in enumerate(method.plan.chains):
         for position, call in enumerate(instructions):
             if isinstance(call, KernelCall):
-                found = as_delegate(method.plan, call, state, writes, device)
+                found = as_delegate(method.plan, call, state, writes, device, ranges)
                 if isinstance(found, OffloadedCall):
                     offloaded[chain, position] = found
                 else:
                     hosted[id(call)] = found
-    moved = movable(method.plan, state, shared)
+    if any(cell.mutable and cell.dtype.name == "int64" for cell in state.values()):
+        narrow = frozenset(index for index in state if fits(ranges()[index]))
+        method = replace(method, narrow=narrow)
+    moved = movable(method, state, shared)
     on_host = state.keys() - moved
     if _is_whole(method, len(offloaded)) and not any(state[index].mutable for index in on_host):
         return _rewritten(method, offloaded)
@@ -115,14 +126,15 @@ def _rewritten(method: MethodContents, offloaded: Mapping[Place, OffloadedCall])
     )
 
 
-def movable(plan: ExecutionPlan, state: State, shared: Collection[Cell]) -> set[int]:
+def movable(method: MethodContents, state: State, shared: Collection[Cell]) -> set[int]:
     """Return the mutable buffers that delegates could keep, if nothing else touches them."""
-    if any(isinstance(instruction, JumpFalseCall) for instruction in plan.instructions):
+    if any(isinstance(instruction, JumpFalseCall) for instruction in method.plan.instructions):
         return set()  # a delegate could run a second time, or not at all, before the buffer's write
     return {
         index
         for index, cell in state.items()
-        if cell.mutable and cell.array.size and cell.array.dtype.name in MOVED
+        if cell.mutable and cell.array.size
+        if cell.array.dtype.name in MOVED or index in method.narrow
         if not any(cell is other for other in shared)
     }
 

@@ -7,7 +7,7 @@ GPU anyway, or to float16 or bfloat16, for which a kernel rounds bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from webpte.engine.format.program import (
     IntListRef,
     KernelCall,
     OptionalTensorList,
+    ScalarType,
     TensorList,
     TensorMeta,
 )
@@ -30,6 +31,14 @@ from webpte.engine.format.vulkan import SymIntValue
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.graph.graph import Constant, Graph
 from webpte.engine.graph.live_state import LiveState
+from webpte.engine.load.integer_ranges import (
+    EXACT_FLOATS,
+    SUMS,
+    IntegerRanges,
+    fits,
+    has_rule,
+    short_name,
+)
 from webpte.engine.load.state import Cell, State
 from webpte.engine.load.writes import Writes, targets
 from webpte.engine.ops import OpDef, lookup
@@ -51,7 +60,9 @@ EXACT_CASTS = {
     "float16": _SMALL | {"bfloat16", "float32"},
     "bfloat16": _SMALL | {"float16", "float32"},
     "int32": _SMALL,
+    "int64": _SMALL | {"int32"},
 }
+INTEGERS = frozenset({"int32", "int64"})
 
 
 @dataclass(frozen=True)
@@ -65,23 +76,33 @@ class OffloadedCall:
 
 
 def as_delegate(
-    plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, device: DeviceInfo
+    plan: ExecutionPlan,
+    call: KernelCall,
+    state: State,
+    writes: Writes,
+    device: DeviceInfo,
+    ranges: Callable[[], IntegerRanges] | None = None,
 ) -> OffloadedCall | str:
     """Build the delegate of a call, or return the reason why only the host can run it.
 
-    An invalid call stays on the host, which raises the error when it runs.
+    An invalid call stays on the host, which raises the error when it runs. Without `ranges` nothing
+    is known of its integers.
     """
     kernel = lookup_kernel(plan.operators[call.op_index].full_name)
     if kernel is None or kernel.op is None:
         return "there is no such kernel" if kernel is None else why_hosted(kernel)
     if len(call.args) < kernel.arguments + (0 if kernel.in_place else kernel.outputs):
         return "it has too few arguments"
-    builder = _Builder(plan, state, writes, kernel.types)
+    known = ranges() if ranges and _has_integers(plan, call) and has_rule(kernel.name) else None
+    exact = known is not None and known.is_exact(kernel, call)
+    builder = _Builder(plan, state, writes, kernel, exact)
     try:
         outputs = tuple(targets(plan, kernel, call))
         if kernel.changes:
             outputs = outputs[-len(kernel.changes) :]  # the results of the other outputs are unused
         cast = _cast_types(plan, kernel, call, outputs)
+        if cast is None and known is not None and exact and kernel.casts:
+            cast = _integer_cast(plan, call, outputs, known)
         arguments = [
             builder.argument(index, cast or kernel.apart.get(name))
             for name, index in zip(kernel.parameters, call.args, strict=False)
@@ -150,6 +171,36 @@ def _cast_types(
     return frozenset({source, target}) if source in EXACT_CASTS.get(target, ()) else None
 
 
+def _has_integers(plan: ExecutionPlan, call: KernelCall) -> bool:
+    """Return whether a call has tensors of int32 or int64, or lists that may have some."""
+    values = (plan.values[index] for index in call.args)
+    return any(
+        value.scalar_type in (ScalarType.INT, ScalarType.LONG)
+        if isinstance(value, TensorMeta)
+        else isinstance(value, TensorList)
+        for value in values
+    )
+
+
+def _integer_cast(
+    plan: ExecutionPlan, call: KernelCall, outputs: Sequence[int], ranges: IntegerRanges
+) -> frozenset[str] | None:
+    """Return the two types of a cast of integers that fit into the other type; else None."""
+    types = []
+    for index in (call.args[0], outputs[0]):
+        value = plan.values[index]
+        if not isinstance(value, TensorMeta):
+            return None
+        types.append(dtype_of_program(value.scalar_type, f"value {index}").name)
+    source, target = types
+    if source not in INTEGERS or source == target:
+        return None
+    floats = (-EXACT_FLOATS, EXACT_FLOATS)
+    if target in INTEGERS or (target == "float32" and fits(ranges[call.args[0]], floats)):
+        return frozenset(types)
+    return None
+
+
 def _is_static(plan: ExecutionPlan, index: int) -> bool:
     value = plan.values[index]
     return isinstance(value, TensorMeta) and value.dynamism == Dynamism.STATIC
@@ -205,13 +256,23 @@ class _Builder(CallBuilder):
     """Builder of the graph of a call. `given` are the values of the method that are its inputs."""
 
     def __init__(
-        self, plan: ExecutionPlan, state: State, writes: Writes, types: frozenset[str]
+        self,
+        plan: ExecutionPlan,
+        state: State,
+        writes: Writes,
+        kernel: PortableKernel,
+        exact: bool,
     ) -> None:
+        """Take the call's kernel, and whether its integers are `exact` with 32 bits."""
         super().__init__()
         self._plan = plan
         self._state = state
         self._writes = writes
-        self._allowed = types
+        self._allowed = kernel.types | (INTEGERS if exact else frozenset())
+        sums = short_name(kernel.name) in SUMS
+        self._mixed = (INTEGERS | ({"bool"} if sums else set())) if exact else frozenset()
+        if exact and sums:
+            self._allowed |= {"bool"}
         self._types: set[str] = set()
         self._ids: dict[int, int] = {}
         self.given: list[int] = []
@@ -245,7 +306,9 @@ class _Builder(CallBuilder):
         if types is None:
             self._types.add(dtype.name)
         found, allowed = (self._types, self._allowed) if types is None else ({dtype.name}, types)
-        if len(found) > 1 or not found <= allowed:
+        if "int64" in found and "int64" not in allowed:
+            raise UnsupportedError("it has int64 numbers that may not fit the 32 bits of a GPU")
+        if not found <= allowed or (len(found) > 1 and not found <= self._mixed):
             raise UnsupportedError(
                 f"it has tensors of {' and '.join(sorted(found))}; on the GPU all are of one type: "
                 f"{', '.join(sorted(allowed))}"

@@ -63,7 +63,8 @@ class MethodContents:
     `offloaded` maps delegates that were calls of kernels in the file to the names of the kernels.
     `stitched` maps each delegate to the steps that it was joined from, in order. `folded` counts
     the calls of each kernel that were folded into constants. `hosted` maps the `id` of an
-    instruction to the reason why it runs on the host although there is a GPU.
+    instruction to the reason why it runs on the host although there is a GPU. `narrow` are the
+    buffers of int64 whose values always fit 32 bits.
     """
 
     plan: ExecutionPlan
@@ -75,6 +76,7 @@ class MethodContents:
     stitched: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
     hosted: Mapping[int, str] = field(default_factory=dict)
+    narrow: frozenset[int] = frozenset()
 
     def steps(self, delegate: int) -> tuple[str, ...]:
         """Return the names of the file's steps that a delegate runs."""

@@ -36,7 +36,7 @@ def keep_state(
 
     Buffers that are `shared` with other methods stay.
     """
-    for index in sorted(movable(method.plan, state, shared)):
+    for index in sorted(movable(method, state, shared)):
         moved = _moved(method, state, index)
         if moved is not None:
             method = moved

@@ -29,6 +29,7 @@ from webpte.engine.gpu.tuning_cache import kept_choices
 from webpte.engine.graph.graph import Graph
 from webpte.engine.load.absorb import absorb
 from webpte.engine.load.fold_method import fold
+from webpte.engine.load.integer_ranges import read_constants
 from webpte.engine.load.offload import offload
 from webpte.engine.load.program_file import Contents, MethodContents
 from webpte.engine.load.recognize import recognize
@@ -285,7 +286,8 @@ async def _on_gpu(
     `others` is the state of the other methods.
     """
     folded, state = await fold(method, state)
-    stitched = stitch(offload(folded, state, device, others), state, device)
+    constants = await read_constants(folded)
+    stitched = stitch(offload(folded, state, device, others, constants), state, device)
     planned, kept = keep_state(stitched, state, others)
     return Stages(method, folded, await recognize(absorb(planned, kept)), state), kept
 
