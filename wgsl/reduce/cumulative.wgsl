@@ -1,7 +1,7 @@
-// Cumulative sums of rows (of `length` elements, `inner` apart): a row is split into a part per
-// thread, each of which sums its own, adds the sum before it, and writes. ACC is f32 or i32.
+// Cumulative results of rows (of `length` elements, `inner` apart): a row is split into a part per
+// thread, each of which takes its own, then what is before it, and writes.
 
-// use lib/elements.wgsl
+// use lib/reduce/running_${KIND}.wgsl
 
 const THREADS = 256u;
 override LANES: u32; // threads of a row, a power of two
@@ -14,13 +14,7 @@ struct Params {
     part: u32, // elements of one
 }
 
-@group(0) @binding(0) var<storage, read> input: array<word_${IN}>;
-@group(0) @binding(1) var<storage, read_write> output: array<${OUT}>;
-@group(0) @binding(2) var<uniform> params: Params;
-
-var<workgroup> sums: array<${ACC}, THREADS>;
-
-fn element(i: u32) -> ${ACC} { return ${ACC}(pick_${IN}(input[i / per_word_${IN}], i)); }
+var<workgroup> totals: array<Total, THREADS>;
 
 @compute @workgroup_size(THREADS)
 fn main(
@@ -34,21 +28,21 @@ fn main(
     let length = select(0u, params.length, row < params.rows);
     let begin = min(lane * params.part, length);
     let end = min(begin + params.part, length);
-    var total = ${ACC}();
+    var total = NOTHING;
     if (LANES > 1u) {
         for (var i = begin; i < end; i++) {
-            total += element(base + i * params.inner);
+            total = joined(total, total_at(base + i * params.inner, i));
         }
-        sums[thread] = total;
+        totals[thread] = total;
         workgroupBarrier();
-        total = ${ACC}();
+        total = NOTHING;
         for (var i = thread - lane; i < thread; i++) {
-            total += sums[i];
+            total = joined(total, totals[i]);
         }
     }
     for (var i = begin; i < end; i++) {
         let at = base + i * params.inner;
-        total += element(at);
-        output[at] = ${OUT}(total);
+        total = joined(total, total_at(at, i));
+        put(at, base, total);
     }
 }

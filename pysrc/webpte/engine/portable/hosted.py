@@ -8,7 +8,7 @@ NUMBERS = "numbers, not tensors: the host needs them to know sizes"
 CREATED = "at load, where constants determine it, as they mostly do"
 CHANCE = "the host draws the numbers"
 COUNTED = "how large its output is follows from the elements"
-ORDER = "no kernel that sorts"
+ORDER = "no kernel that searches"
 WIDE = "no kernel; sums in float64, which a GPU has not"
 FEW = "no kernel yet"
 SCALED = "no kernel; rounds by scales in float64, which a GPU has not"
@@ -27,10 +27,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     CHANCE: ("native_dropout", "rand", "randn"),
     COUNTED: ("masked_select", "nonzero", "repeat_interleave"),
-    ORDER: ("bucketize", "cummax", "cummin", "searchsorted"),
+    ORDER: ("bucketize", "searchsorted"),
     WIDE: (
         *("_cdist_forward", "_native_batch_norm_legit", "_pdist_forward"),
-        *("_upsample_bilinear2d_aa", "addbmm", "addmv", "baddbmm", "cumprod", "dist", "dot"),
+        *("_upsample_bilinear2d_aa", "addbmm", "addmv", "baddbmm", "dist", "dot"),
         *("linalg_vector_norm", "logcumsumexp", "logsumexp", "matmul", "mse_loss", "mv", "norm"),
         "prod",
     ),

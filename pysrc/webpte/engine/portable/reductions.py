@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.ops.reduce.cumulative import np_extremes
 from webpte.engine.portable.promotion import DT, float_type
-from webpte.engine.portable.registry import INDICES, TRUTH, OutSpec, register, register_op
+from webpte.engine.portable.registry import FLOATS, INDICES, TRUTH, OutSpec, register, register_op
 from webpte.engine.shapes import normalize_dim
 from webpte.errors import ExecutionError
 
@@ -125,17 +126,6 @@ def extreme_along(
     return values, places
 
 
-def running_extreme(function: np.ufunc, x: Array, dim: int) -> tuple[Array, Array]:
-    """Return the cumulative extremes, and the last index of each."""
-    rows = np.atleast_1d(x)
-    axis = normalize_dim(dim, rows.ndim)
-    values = function.accumulate(rows, axis=axis)
-    steps = np.arange(rows.shape[axis]).reshape([-1] + [1] * (rows.ndim - 1 - axis))
-    hits = np.where((rows == values) | (rows != rows), steps, 0)
-    places = np.maximum.accumulate(hits, axis=axis)
-    return values.reshape(x.shape), places.reshape(x.shape)
-
-
 # Variances and norms
 
 
@@ -198,14 +188,14 @@ register(
     lambda out, x, dtype: product(out, x, None, False),
     typed=True,
 )
-register(
-    "aten::cumsum.out",
-    "self, dim, dtype",
-    partial(running, np.cumsum),
-    typed=True,
-    op="aten.cumsum.default",
-)
-register("aten::cumprod.out", "self, dim, dtype", partial(running, np.cumprod), typed=True)
+for _name, _running in (("cumsum", np.cumsum), ("cumprod", np.cumprod)):
+    register(
+        f"aten::{_name}.out",
+        "self, dim, dtype",
+        partial(running, _running),
+        typed=True,
+        op=f"aten.{_name}.default",
+    )
 register("aten::logsumexp.out", "self, dim, keepdim", log_sum_exp)
 register("aten::logcumsumexp.out", "self, dim", running_log_sum_exp)
 
@@ -250,8 +240,16 @@ for _name, _extreme in EXTREMES.items():
         op=f"aten.{_name}.dim",
         apart={"out1": INDICES},
     )
-register("aten::cummax.out", "self, dim", partial(running_extreme, np.maximum), outputs=2)
-register("aten::cummin.out", "self, dim", partial(running_extreme, np.minimum), outputs=2)
+for _name, _running in (("cummax", np.maximum), ("cummin", np.minimum)):
+    register(
+        f"aten::{_name}.out",
+        "self, dim",
+        partial(np_extremes, _running),
+        outputs=2,
+        op=f"aten.{_name}.default",
+        types=FLOATS | {"int32"},
+        apart={"out1": INDICES},
+    )
 
 CORRECTED, UNBIASED = "self, dim, correction, keepdim", "self, dim, unbiased, keepdim"
 

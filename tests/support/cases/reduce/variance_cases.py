@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from support.cases.cases import Array
+from support.cases.reduce.median_cases import odd
 from support.cases.reduce.reduce_cases import (
     CHOICES,
     LONG,
@@ -70,6 +71,36 @@ def running(x: Array, dim: int, out: str | None = None, **more: Any) -> RowCase:
     return RowCase(CUMSUM, (x, dim, None), expect, (out or str(x.dtype),), **how)
 
 
+def running_product(x: Array, dim: int, **more: Any) -> RowCase:
+    def expect(x: Array, dim: int, _: None) -> Array:
+        rows = np.moveaxis(np.atleast_1d(x), dim, -1)
+        products = np.zeros(rows.shape)
+        for place in np.ndindex(*rows.shape):
+            products[place] = math.prod(rows[(*place[:-1], slice(place[-1] + 1))].tolist())
+        return np.moveaxis(products, -1, dim).reshape(x.shape)
+
+    return RowCase("aten.cumprod.default", (x, dim, None), expect, (str(x.dtype),), **more)
+
+
+def running_extreme(largest: bool, x: Array, dim: int, **more: Any) -> RowCase:
+    def expect(x: Array, dim: int) -> tuple[Array, Array]:
+        rows = np.moveaxis(np.atleast_1d(x), dim, -1)
+        values, places = np.zeros_like(rows), np.zeros(rows.shape, np.int32)
+        for at in np.ndindex(*rows.shape[:-1]):
+            best = 0
+            for place, value in enumerate(rows[at].tolist()):
+                old = rows[at][best]
+                better = value >= old if largest else value <= old
+                best = place if value != value or (old == old and better) else best
+                values[(*at, place)], places[(*at, place)] = rows[at][best], best
+        moved = (np.moveaxis(array, -1, dim).reshape(x.shape) for array in (values, places))
+        one, other = moved
+        return one, other
+
+    op = f"aten.cum{'max' if largest else 'min'}.default"
+    return RowCase(op, (x, dim), expect, (str(x.dtype), "int32"), rtol=0, atol=0, **more)
+
+
 LIVE = tuple((normal(size, i),) for i, size in enumerate(((4, 7, 12), (1, 3, 5), (9, 7, 12))))
 
 VARIANCE_CASES = [
@@ -116,4 +147,25 @@ CUMULATIVE_CASES = [
     running(np.arange(40).reshape(5, 8) % 3 == 0, 0, "int32"),
     running(np.array([1, np.inf, 2, -np.inf, 3, np.nan, 1], np.float32), 0, label="special"),
     running(normal((9, 7, 12)), 1, live=LIVE, label="live"),
+    *(
+        running_product(np.asarray(1 + normal(shape) / 9), dim)
+        for shape, dim in (((), 0), ((67,), 0), ((5, 7, 3), 1), ((3, 257), 1), ((0, 3), 1))
+    ),
+    running_product(WHOLE % 5, 0),
+    running_product(1 + normal((9, 7, 12)) / 9, 1, live=LIVE, label="live"),
+    *(
+        running_extreme(largest, x, dim)
+        for largest in (True, False)
+        for x, dim in (
+            (np.full((), 2.5, np.float32), 0),
+            (normal((1,)), 0),
+            (odd(67), 0),
+            (odd(5, 7, 11), 1),
+            (odd(3, 257), -1),
+            (odd(400, 2), 0),
+            (odd(0, 3), 1),
+            (WHOLE, 0),
+        )
+    ),
+    running_extreme(True, normal((9, 7, 12)), 1, live=LIVE, label="live"),
 ]

@@ -147,6 +147,9 @@ REDUCTIONS: list[Row] = [
     ("aten::argmax.out", (X, 1, False), [((3,), "int64")]),
     ("aten::argmin.out", (X, None, False), [((), "int64")]),
     ("aten::cumsum.out", (X, 1, None), SAME),
+    ("aten::cumprod.out", (X, 0, None), SAME),
+    ("aten::cummax.out", (X, 1), [*SAME, ((3, 5), "int64")]),
+    ("aten::cummin.out", (X, 0), [*SAME, ((3, 5), "int64")]),
     *(
         (f"aten::{name}.dim_{name}", (X, -1, False), [*ROW, ((3,), "int64")])
         for name in ("max", "min")
