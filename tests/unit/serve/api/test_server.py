@@ -142,8 +142,10 @@ def test_a_stop_ends_answers_in_words(
     async def run() -> None:
         await endless(monkeypatch)
         async with running() as (made, app, port):
-            told = [await connect(port, request({**BODY, "stream": True})) for _ in range(2)]
-            await told[0][0].readuntil(b"data: ")  # the other one waits
+            told = [await connect(port, request({**BODY, "stream": True}))]
+            await told[0][0].readuntil(b"data: ")
+            told.append(await connect(port, request({**BODY, "stream": True})))
+            await until(lambda: app._client.language_model("tiny").waiting > 0)
             made.should_exit = True
             await asyncio.sleep(0.3)
             made.force_exit = twice
