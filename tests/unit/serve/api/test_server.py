@@ -15,6 +15,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.harness import limits
+from support.harness.real_time import until
 from support.page.chats import Q4, open_tokenizer
 from webpte_serve.api import guards, server
 from webpte_serve.api.app import ApiApp
@@ -124,12 +125,6 @@ def test_clients_that_leave_or_do_not_read_count_as_gone(monkeypatch: pytest.Mon
             silent.close()
 
     wait(run())
-
-
-async def until(is_so: Any) -> None:
-    async with asyncio.timeout(limits.PROCESS_SECONDS):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("twice", [False, True])
