@@ -35,8 +35,10 @@ that touches them runs there, in one graph, and no other method shares them. An 
 written to is an output where the file says so; the caller's array stays as it is.
 
 64 bits stay on the host. A GPU has 32: sums and products of float64 would come out rounded, and an
-int64 beyond 32 bits not at all. Two exceptions: indices, as none of a tensor's is so large, and
-casts between float64 and float32, which lose on the GPU what they lose on the host and no more.
+int64 beyond 32 bits not at all. Exceptions: indices, as none of a tensor's is so large; int64 (and
+int32) where the ranges of integers, of places, constants, comparisons and what is computed of them,
+prove that 32 bits are enough; and casts between float64 and float32, which lose on the GPU what
+they lose on the host and no more.
 Other casts run there if the new type holds all that the old one does: of bool, int8 and uint8 to
 float32, float16 and int32, of float16 and bfloat16 to float32; and casts of floats of at most 32
 bits to float16 and bfloat16, which a kernel rounds to.
