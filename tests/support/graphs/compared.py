@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.graphs.stitching import counting, cumprod, method, plus
+from support.graphs.stitching import counting, logcumsumexp, method, plus
 from support.write.pte_writer import MethodWriter
 
 
@@ -17,5 +17,5 @@ def several() -> MethodWriter:
     """Write two delegates with state, and a host kernel between them."""
     m = method((4,))
     first = counting(m, m.input_values[0])
-    m.outputs(plus(m, counting(m, cumprod(m, first)), first))
+    m.outputs(plus(m, counting(m, logcumsumexp(m, first)), first))
     return m

@@ -13,7 +13,7 @@ from support.harness.samples import Dims
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 
-CUMPROD = "aten::cumprod.out"  # has no counterpart in delegates: stays on the host
+LOGCUMSUMEXP = "aten::logcumsumexp.out"  # has no counterpart in delegates: stays on the host
 
 
 def method(*dims: Dims) -> MethodWriter:
@@ -38,9 +38,9 @@ def neg(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
     return unary(m, "aten.neg.default", source, dims)
 
 
-def cumprod(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
+def logcumsumexp(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
     out = m.tensor(dims)
-    m.kernel(CUMPROD, source, 0, None, out, out)
+    m.kernel(LOGCUMSUMEXP, source, 0, out, out)
     return out
 
 

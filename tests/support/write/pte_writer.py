@@ -15,7 +15,7 @@ it. For operators outside of the delegate, write the method first:
 
     m = MethodWriter.of(g)
     z = m.tensor((2, 3))
-    m.kernel("aten::cumprod.out", m.output(0), 1, None, z, z)
+    m.kernel("aten::logcumsumexp.out", m.output(0), 1, z, z)
     m.outputs(z)
     data = write_pte(m)
 

@@ -6,7 +6,7 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
-from support.graphs.stitching import cumprod, method, neg
+from support.graphs.stitching import logcumsumexp, method, neg
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte.engine.format.frames import Frame, own_line
 from webpte.engine.format.pte import parse_program
@@ -17,15 +17,15 @@ TORCH = "/opt/python/site-packages/torch/nn/modules/linear.py"
 
 
 def traced() -> MethodWriter:
-    """neg on a delegate, exp and cumprod outside, each with the lines that they come from."""
+    """neg on a delegate, exp and logcumsumexp outside, each with the lines that they come from."""
     m = method((4,))
     x = neg(m, m.input(0))
     exp = m.tensor((4,))
     m.kernel("aten::exp.out", x, exp, exp)
     m.line("/home/me/model.py", 12, "forward", "  y = self.act(x)")
     m.line(TORCH, 134, "forward", "return F.linear(x)")
-    m.outputs(cumprod(m, neg(m, exp)))
-    m.line("C:\\models\\model.py", 13, "forward", "return y.cumprod(0)")
+    m.outputs(logcumsumexp(m, neg(m, exp)))
+    m.line("C:\\models\\model.py", 13, "forward", "return y.logcumsumexp(0)")
     return m
 
 
@@ -45,7 +45,7 @@ def test_a_call_knows_its_line(stage: str, device: str) -> None:
             fused = device == "simulated" and stage == "planned"
             assert lines(program, stage) == {
                 **({"webpte.elementwise": made} if fused else apart),
-                "aten::cumprod.out": "model.py:13 in forward: return y.cumprod(0)",
+                "aten::logcumsumexp.out": "model.py:13 in forward: return y.logcumsumexp(0)",
             }
 
     wait(run())
@@ -54,9 +54,9 @@ def test_a_call_knows_its_line(stage: str, device: str) -> None:
 def test_files_without_lines_have_none() -> None:
     async def run() -> None:
         m = method((4,))
-        m.outputs(cumprod(m, m.input(0)))
+        m.outputs(logcumsumexp(m, m.input(0)))
         async with await webpte.load(write_pte(m), device="numpy") as program:
-            assert lines(program) == {"aten::cumprod.out": None}
+            assert lines(program) == {"aten::logcumsumexp.out": None}
 
     wait(run())
 

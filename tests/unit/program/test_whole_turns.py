@@ -61,7 +61,7 @@ def two_delegates() -> MethodWriter:
     x, y, z, w = (method.tensor((4,)) for _ in range(4))
     method.inputs(x)
     method.delegate(chain(1), [x, y])
-    method.kernel("aten::cumprod.out", y, 0, None, z, z)
+    method.kernel("aten::logcumsumexp.out", y, 0, z, z)
     method.delegate(chain(2), [z, w])
     method.outputs(w)
     return method

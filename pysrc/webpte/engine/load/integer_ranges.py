@@ -316,8 +316,9 @@ class IntegerRanges:
 
     def _items(self, index: int) -> Sequence[int]:
         value = self._plan.values[index]
-        listed = isinstance(value, TensorList | OptionalTensorList)
-        return [item for item in value.items if item >= 0] if listed else ()
+        if not isinstance(value, TensorList | OptionalTensorList):
+            return ()
+        return [item for item in value.items if item >= 0]
 
     def _is_integer(self, index: int) -> bool:
         value = self._plan.values[index]

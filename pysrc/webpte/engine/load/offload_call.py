@@ -23,10 +23,10 @@ from webpte.engine.format.program import (
     IntListRef,
     KernelCall,
     OptionalTensorList,
-    ScalarType,
     TensorList,
     TensorMeta,
 )
+from webpte.engine.format.shared import ScalarType
 from webpte.engine.format.vulkan import SymIntValue
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.graph.graph import Constant, Graph

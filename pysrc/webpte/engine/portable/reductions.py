@@ -240,11 +240,11 @@ for _name, _extreme in EXTREMES.items():
         op=f"aten.{_name}.dim",
         apart={"out1": INDICES},
     )
-for _name, _running in (("cummax", np.maximum), ("cummin", np.minimum)):
+for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
     register(
         f"aten::{_name}.out",
         "self, dim",
-        partial(np_extremes, _running),
+        partial(np_extremes, _ufunc),
         outputs=2,
         op=f"aten.{_name}.default",
         types=FLOATS | {"int32"},

@@ -114,21 +114,20 @@ def with_odd_values() -> LiveCase:
 def by_row(op: str, dims: Dims, dim: int, index: Array, number: float = 1.0) -> LiveCase:
     """A row of indices along a dim; `number` is index_add's factor, or index_fill's value."""
 
+    taken = list(dims or (1,))
+    taken[dim] = index.size
+
     def expect(x: Array, dim: int, index: Array, *given: Any) -> Array:
         result = np.atleast_1d(x).astype(np.float64)
         parts = np.moveaxis(result, dim, 0)
-        source = None if op == FILL else np.moveaxis(np.atleast_1d(given[0]), dim, 0)
+        source = np.moveaxis(np.broadcast_to(given[0], taken), dim, 0)
         for number, place in enumerate(np.atleast_1d(index).tolist()):
-            if op == FILL:
-                parts[place] = given[0]
-            elif op == COPY:
+            if op in (COPY, FILL):
                 parts[place] = source[number]
             else:
                 parts[place] += source[number] * given[1]
         return result.reshape(x.shape)
 
-    taken = list(dims or (1,))
-    taken[dim] = index.size
     shape = tuple(taken) if dims else ()
     more: tuple[Any, ...] = {
         FILL: (number,),

@@ -109,7 +109,7 @@ def test_calls_that_overlap_count_apart() -> None:
         m = MethodWriter()
         x, made = m.tensor((4,)), m.tensor((4,))
         m.inputs(x)
-        m.kernel("aten::cumprod.out", relu(m, x, (4,)), 0, None, made, made)
+        m.kernel("aten::logcumsumexp.out", relu(m, x, (4,)), 0, made, made)
         m.outputs(relu(m, made, (4,)))
         program = await load(m, device=SimulatedDevice())
         counts = []

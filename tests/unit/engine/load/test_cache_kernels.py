@@ -11,7 +11,7 @@ import webpte
 from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.graphs.offloading import places
-from support.graphs.stitching import CUMPROD, expect, recording, unary
+from support.graphs.stitching import LOGCUMSUMEXP, expect, recording, unary
 from support.write.pte_writer import Host, MethodWriter, write_pte
 from webpte.engine.format.program import (
     Dynamism,
@@ -66,7 +66,7 @@ def writing(
     read: Host = keys
     if on_host:
         read = m.tensor(CACHE)
-        m.kernel(CUMPROD, keys, 1, None, read, read)
+        m.kernel(LOGCUMSUMEXP, keys, 1, read, read)
     out = m.tensor(ROW)
     # Without a mask, causal attention reads up to the position.
     how = (hidden, 0.0, mask is None, None, out, out)

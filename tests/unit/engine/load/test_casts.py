@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.graphs.offloading import places
-from support.graphs.stitching import cumprod, neg
+from support.graphs.stitching import logcumsumexp, neg
 from support.write.pte_writer import Host, MethodWriter, write_pte
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.gpu.simulated.device import SimulatedDevice
@@ -86,9 +86,9 @@ def test_what_was_widened_is_whole_on_the_host() -> None:
     m.inputs(x)
     wide, back = m.tensor((4,), "float64"), m.tensor((4,))
     m.kernel(KERNEL, neg(m, x), False, None, wide, wide)
-    m.kernel("aten::cumprod.out", wide, 0, None, product_, product_)
+    m.kernel("aten::logcumsumexp.out", wide, 0, product_, product_)
     m.kernel(KERNEL, wide, False, None, back, back)
-    m.outputs(product_, neg(m, back), cumprod(m, x))
+    m.outputs(product_, neg(m, back), logcumsumexp(m, x))
 
     async def run() -> None:
         program = await webpte.load(write_pte(m), device=SimulatedDevice())

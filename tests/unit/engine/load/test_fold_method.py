@@ -20,7 +20,7 @@ from webpte.engine.load.fold_method import fold
 from webpte.engine.load.program_file import MethodContents, read_contents
 from webpte.engine.load.state import State, read_states
 
-CUMPROD = "aten::cumprod.out"
+LOGCUMSUMEXP = "aten::logcumsumexp.out"
 
 
 async def folded(m: MethodWriter) -> tuple[MethodContents, State]:
@@ -57,7 +57,7 @@ def arange(m: MethodWriter, size: int = 4, dtype: str = "float32") -> Host:
 
 def summed(m: MethodWriter, source: Host, size: int = 4) -> Host:
     out = m.tensor((size,))
-    m.kernel(CUMPROD, source, 0, None, out, out)
+    m.kernel(LOGCUMSUMEXP, source, 0, out, out)
     return out
 
 
@@ -71,7 +71,7 @@ def test_a_chain_of_calls_becomes_one_constant() -> None:
     m = method()
     weight = m.tensor((4,), data=numbers(4))
     m.outputs(add(m, m.input(0), summed(m, add(m, arange(m), weight))))
-    folds = {"aten::arange.start_out": 1, "aten::add.out": 1, CUMPROD: 1}
+    folds = {"aten::arange.start_out": 1, "aten::add.out": 1, LOGCUMSUMEXP: 1}
     program = wait(expect(m, [ones(4)], [numbers(4)], folds=folds))
     assert {(row.op, row.where) for row in program.report} == {
         *((name, "alias") for name in folds),
@@ -126,7 +126,7 @@ def test_a_value_that_is_freed_is_there_for_the_next_round() -> None:
     """Twice: x += arange, which is made and freed in each round."""
     m = method()
     rounds, done, total = m.value(2), m.value(False), m.tensor((4,))
-    m.kernel(CUMPROD, m.input(0), 0, None, total, total)
+    m.kernel(LOGCUMSUMEXP, m.input(0), 0, total, total)
     steps = arange(m)
     m.kernel("aten::add.out", total, steps, 1, total, total)
     m.free(steps)
@@ -159,11 +159,11 @@ def test_a_view_that_the_exporter_left_out_is_a_constant_with_its_source() -> No
     twice = m.tensor((2, 2))
     m.kernel("aten::flip.out", m.input(0), [0], other, other)
     before = add(m, other, m.input(0))
-    m.kernel(CUMPROD, weight, 0, None, made, made)
+    m.kernel(LOGCUMSUMEXP, weight, 0, made, made)
     m.kernel("aten::add.out", view, view, 1, twice, twice)
     m.kernel("aten::flip.out", before, [0], other, other)
     m.outputs(other, twice)
-    folds = {CUMPROD: 1, "aten::add.out": 1}
+    folds = {LOGCUMSUMEXP: 1, "aten::add.out": 1}
     wait(expect(m, [numbers(4)], [ones(4)], folds=folds))
 
 
@@ -189,16 +189,16 @@ def in_place(m: MethodWriter) -> Host:
 
 def written_twice(m: MethodWriter) -> Host:
     out, weight = m.tensor((4,)), m.tensor((4,), data=numbers(4))
-    m.kernel(CUMPROD, weight, 0, None, out, out)
+    m.kernel(LOGCUMSUMEXP, weight, 0, out, out)
     first = add(m, out, m.input(0))
-    m.kernel(CUMPROD, m.input(0), 0, None, out, out)
+    m.kernel(LOGCUMSUMEXP, m.input(0), 0, out, out)
     return add(m, out, first)
 
 
 def given_and_written(m: MethodWriter) -> Host:
     weight = m.tensor((4,), data=numbers(4))
     first = add(m, m.input(0), m.input(0))
-    m.kernel(CUMPROD, weight, 0, None, m.input(0), m.input(0))
+    m.kernel(LOGCUMSUMEXP, weight, 0, m.input(0), m.input(0))
     return add(m, m.input(0), first)
 
 
@@ -214,9 +214,9 @@ def seen_as_something_else(m: MethodWriter) -> Host:
     """Build a view that is read twice, of which only the first read sees the constant."""
     weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
     first, out = m.tensor((2, 2)), m.tensor((2, 2))
-    m.kernel(CUMPROD, weight, 0, None, made, made)
-    m.kernel(CUMPROD, view, 0, None, first, first)
-    m.kernel(CUMPROD, m.input(0), 0, None, other, other)
+    m.kernel(LOGCUMSUMEXP, weight, 0, made, made)
+    m.kernel(LOGCUMSUMEXP, view, 0, first, first)
+    m.kernel(LOGCUMSUMEXP, m.input(0), 0, other, other)
     m.kernel("aten::add.out", view, first, 1, out, out)
     return out
 
@@ -225,10 +225,10 @@ def seen_in_a_loop(m: MethodWriter) -> Host:
     """Build a loop whose second round begins by reading the first round's last result."""
     weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
     rounds, done, out = m.value(2), m.value(False), m.tensor((2, 2))
-    m.kernel(CUMPROD, weight, 0, None, made, made)
+    m.kernel(LOGCUMSUMEXP, weight, 0, made, made)
     start = len(m.instructions)
-    m.kernel(CUMPROD, view, 0, None, out, out)
-    m.kernel(CUMPROD, m.input(0), 0, None, other, other)
+    m.kernel(LOGCUMSUMEXP, view, 0, out, out)
+    m.kernel(LOGCUMSUMEXP, m.input(0), 0, other, other)
     m.kernel("executorch_prim::sub.Scalar", rounds, 1, rounds)
     m.kernel("executorch_prim::le.Scalar", rounds, 0, done)
     m.jump_false(done, start)

@@ -13,7 +13,7 @@ import webpte
 from support.devices.recorded import ones, runs
 from support.graphs.graphs import wait
 from support.graphs.offloading import expect, mean_between, offloaded, places
-from support.graphs.stitching import cumprod
+from support.graphs.stitching import logcumsumexp
 from support.harness.samples import numbers, relu
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte import errors
@@ -44,7 +44,7 @@ def from_the_host(m: MethodWriter) -> None:
     """It takes more than it gives, and another call keeps the method from being one graph."""
     made = m.tensor(())
     m.kernel("aten::sum.out", m.input(0), None, made, made)
-    m.outputs(relu(m, made, ()), cumprod(m, m.input(0)))
+    m.outputs(relu(m, made, ()), logcumsumexp(m, m.input(0)))
 
 
 def also_returned(m: MethodWriter) -> None:
@@ -55,7 +55,7 @@ def also_returned(m: MethodWriter) -> None:
 
 def also_read_by_the_host(m: MethodWriter) -> None:
     made, given, sums = m.tensor((4,)), relu(m, m.input(0), (4,)), m.tensor((4,))
-    m.kernel("aten::cumprod.out", given, 0, None, sums, sums)
+    m.kernel("aten::logcumsumexp.out", given, 0, sums, sums)
     m.kernel("aten::exp.out", given, made, made)
     m.outputs(sums, relu(m, made, (4,)))
 
@@ -64,7 +64,7 @@ def for_the_host(m: MethodWriter) -> None:
     made, given = m.tensor((4,)), relu(m, m.input(0), (4,))
     sums = m.tensor((4,))
     m.kernel("aten::exp.out", given, made, made)
-    m.kernel("aten::cumprod.out", made, 0, None, sums, sums)
+    m.kernel("aten::logcumsumexp.out", made, 0, sums, sums)
     m.outputs(sums)
 
 

@@ -9,11 +9,11 @@ import webpte
 from support.devices.recorded import ones, runs
 from support.graphs.graphs import chain, wait
 from support.graphs.stitching import (
-    CUMPROD,
+    LOGCUMSUMEXP,
     X,
     counting,
-    cumprod,
     expect,
+    logcumsumexp,
     method,
     neg,
     negating,
@@ -31,7 +31,7 @@ from webpte.engine.gpu.simulated.device import SimulatedDevice
 def test_a_kernel_on_the_host_comes_before_delegates_that_it_needs_nothing_of() -> None:
     m = method((4,))
     first = neg(m, m.input(0))
-    summed = cumprod(m, m.input(0))
+    summed = logcumsumexp(m, m.input(0))
     m.outputs(plus(m, first, summed))
     wait(expect(m, [X]))
 
@@ -39,14 +39,14 @@ def test_a_kernel_on_the_host_comes_before_delegates_that_it_needs_nothing_of() 
 def test_a_kernel_on_the_host_comes_after_delegates_that_need_nothing_of_it() -> None:
     m = method((4,))
     first = neg(m, m.input(0))
-    summed = cumprod(m, first)
+    summed = logcumsumexp(m, first)
     m.outputs(relu(m, first, (4,)), summed)
     wait(expect(m, [X]))
 
 
 def test_a_kernel_on_the_host_between_delegates_stays_there() -> None:
     m = method((4,))
-    m.outputs(neg(m, cumprod(m, relu(m, m.input(0), (4,)))))
+    m.outputs(neg(m, logcumsumexp(m, relu(m, m.input(0), (4,)))))
     wait(expect(m, [X], submitted=2))
 
 
@@ -56,7 +56,7 @@ def test_nothing_passes_a_kernel_that_changes_a_buffer() -> None:
     state = m.tensor((4,), data=np.zeros(4, np.float32), mutable=True)
     before = plus(m, m.input(0), state)
     m.kernel("aten::copy_", state, m.input(0), False, state)
-    m.outputs(plus(m, before, state), cumprod(m, state))
+    m.outputs(plus(m, before, state), logcumsumexp(m, state))
     wait(expect(m, [X], [numbers(4)], submitted=2))
 
 
@@ -65,7 +65,7 @@ def test_a_kernel_that_changes_a_buffer_does_not_move() -> None:
     state = m.tensor((4,), data=np.zeros(4, np.float32), mutable=True)
     first = neg(m, m.input(0))
     m.kernel("aten::copy_", state, m.input(0), False, state)
-    m.outputs(relu(m, first, (4,)), cumprod(m, state))
+    m.outputs(relu(m, first, (4,)), logcumsumexp(m, state))
     wait(expect(m, [X], submitted=2))
 
 
@@ -75,7 +75,7 @@ def test_a_kernel_that_reads_a_view_stays_between_what_is_written_there() -> Non
     neg(m, m.input(0))
     end, m.planned_bytes = m.planned_bytes, place
     view, m.planned_bytes = m.tensor((2, 2)), end
-    summed = cumprod(m, view, (2, 2))
+    summed = logcumsumexp(m, view, (2, 2))
     end, m.planned_bytes = m.planned_bytes, place
     later = relu(m, m.input(0), (4,))
     m.planned_bytes = end
@@ -86,10 +86,10 @@ def test_a_kernel_that_reads_a_view_stays_between_what_is_written_there() -> Non
 def test_a_kernel_that_writes_what_was_read_stays_behind_the_reader() -> None:
     m = method((4,))
     value = m.tensor((4,))
-    m.kernel(CUMPROD, m.input(0), 0, None, value, value)
+    m.kernel(LOGCUMSUMEXP, m.input(0), 0, value, value)
     first = neg(m, value)
     m.kernel("aten::flip.out", m.input(0), [0], value, value)
-    m.kernel(CUMPROD, value, 0, None, value, value)
+    m.kernel(LOGCUMSUMEXP, value, 0, value, value)
     m.outputs(plus(m, first, value))
     wait(expect(m, [X], submitted=2))
 
@@ -126,7 +126,7 @@ def test_a_delegate_that_jumps_lead_to_begins_a_graph() -> None:
     flag = m.value(True)
     m.inputs(flag)
     made = m.tensor((4,))
-    m.kernel(CUMPROD, m.input(0), 0, None, made, made)
+    m.kernel(LOGCUMSUMEXP, m.input(0), 0, made, made)
     m.jump_false(flag, 3)
     m.delegate(negating(), [m.input(0), made])
     m.outputs(relu(m, neg(m, made), (4,)))
@@ -154,7 +154,7 @@ def test_a_loop_can_carry_a_value_that_nothing_else_reads() -> None:
     m = method((4,))
     rounds, done = m.value(2), m.value(False)
     x, between, y = (m.tensor((4,)) for _ in range(3))
-    m.kernel(CUMPROD, m.input(0), 0, None, x, x)
+    m.kernel(LOGCUMSUMEXP, m.input(0), 0, x, x)
     m.delegate(chain(1, dims=(4,)), [x, between])
     m.delegate(negating(), [between, x])
     m.delegate(negating(), [x, y])

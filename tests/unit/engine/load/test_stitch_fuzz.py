@@ -10,7 +10,7 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
-from support.graphs.stitching import CUMPROD, counting, neg, plus
+from support.graphs.stitching import LOGCUMSUMEXP, counting, neg, plus
 from support.harness import extent
 from support.harness.samples import Dims, numbers, relu
 from support.write.pte_writer import Host, MethodWriter, write_pte
@@ -84,9 +84,9 @@ class Writer:
     def on_the_host(self) -> None:
         source, out = self.any(), self.target()
         if source != out:
-            self.m.kernel(CUMPROD, source, 0, None, out, out)
+            self.m.kernel(LOGCUMSUMEXP, source, 0, out, out)
         else:
-            self.m.kernel(CUMPROD, self.m.input(0), 0, None, out, out)
+            self.m.kernel(LOGCUMSUMEXP, self.m.input(0), 0, out, out)
 
     def offloadable(self) -> None:
         x, y, out = self.any(), self.any(), self.target()
@@ -128,7 +128,7 @@ class Writer:
             self.outputs.append(neg(self.m, view, (2, 2)))
         else:
             out = self.m.tensor((2, 2))
-            self.m.kernel(CUMPROD, view, 0, None, out, out)
+            self.m.kernel(LOGCUMSUMEXP, view, 0, out, out)
             self.outputs.append(out)
 
     def write(self) -> bytes:

@@ -13,7 +13,7 @@ from support.cases.attention.quantized_attention_cases import OP, Rows, random_r
 from support.devices.recorded import runs
 from support.graphs.graphs import read_graph, wait
 from support.graphs.offloading import places
-from support.graphs.stitching import CUMPROD, expect, recording, unary
+from support.graphs.stitching import LOGCUMSUMEXP, expect, recording, unary
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.graph.graph import Graph
@@ -54,7 +54,7 @@ def writing(
             held[-1].append(cache)
     if on_host:
         scales = m.tensor(shapes(POSITIONS, key_heads)[2])
-        m.kernel(CUMPROD, held[0][2], 3, None, scales, scales)
+        m.kernel(LOGCUMSUMEXP, held[0][2], 3, scales, scales)
         held[0][2] = scales
     (q, qz, qs), (k, kz, ks), (v, vz, vs) = rows[0], *held
     out = m.tensor((1, 1, heads, SIZE))

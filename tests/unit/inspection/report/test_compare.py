@@ -13,7 +13,7 @@ import webpte
 from support.devices.recorded import ADD, RELU, add_graph, ones
 from support.graphs.compared import several
 from support.graphs.graphs import chain, load, temporary_op, wait
-from support.graphs.stitching import counting, cumprod, method, neg, unary
+from support.graphs.stitching import counting, logcumsumexp, method, neg, unary
 from support.harness.inspecting import APART, broken
 from support.write.pte_writer import GraphWriter
 from webpte import errors
@@ -120,7 +120,7 @@ def test_steps_on_the_host_inside_and_between() -> None:
     g.inputs(x)
     g.outputs(g.op(SIGMOID, b, g.tensor((4,))))
     m = method((4,))
-    z, w = cumprod(m, counting(m, m.input_values[0])), m.tensor((4,))
+    z, w = logcumsumexp(m, counting(m, m.input_values[0])), m.tensor((4,))
     m.delegate(g, [z, w])
     m.outputs(w)
 
@@ -134,7 +134,7 @@ def test_steps_on_the_host_inside_and_between() -> None:
         found = await program.compare("forward", inputs, expected=expected)
         assert found.agrees
         assert [c.op for c in found.calls] == [
-            *(ADD, "aten.alias_copy.default", ADD, "aten::cumprod.out"),
+            *(ADD, "aten.alias_copy.default", ADD, "aten::logcumsumexp.out"),
             *(RELU, "test.host.default", SIGMOID),
         ]
         assert [c.own is None for c in found.calls] == [*([False] * 3), True, False, True, False]
@@ -223,7 +223,7 @@ def test_where_nan_and_infinities_arise() -> None:
 
 def test_expected_outputs(tmp_path: Path) -> None:
     m = method((4,))
-    m.outputs(neg(m, m.input_values[0]), cumprod(m, m.input_values[0]))
+    m.outputs(neg(m, m.input_values[0]), logcumsumexp(m, m.input_values[0]))
     right = [-ones(4), ones(4)]
     wrong = [right[0], 2 * right[1]]
     np.savez(tmp_path / "named.npz", output0=right[0], output1=right[1])
@@ -283,13 +283,13 @@ def test_arrays_of_calls_that_are_asked_for_and_progress(device: str) -> None:
         program = await load(several(), device=made, **APART)
         graph, told = program.graph(), list[tuple[str, int, int]]()
         (last,) = (n.id for n in graph.nodes if n.outputs == graph.outputs)
-        (cumulated,) = (n for n in graph.nodes if n.op == "aten::cumprod.out")
+        (cumulated,) = (n for n in graph.nodes if n.op == "aten::logcumsumexp.out")
         progress = lambda *done: told.append(done)  # noqa: E731
         found = await program.compare("forward", 2 * ones(4), keep=[last], progress=progress)
         kept = found.kept[last]
         assert [a.key for a in kept.inputs] == list(graph.nodes[last].inputs)
         one, other = (a.array for a in kept.inputs)
-        np.testing.assert_array_equal(one, np.cumprod(3 * ones(4)) + 1)
+        np.testing.assert_array_equal(one, np.logaddexp.accumulate(3 * ones(4)) + 1)
         np.testing.assert_array_equal(other, 3 * ones(4))
         (output,) = kept.outputs
         np.testing.assert_array_equal(output.array, one + other)

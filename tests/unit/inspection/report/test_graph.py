@@ -12,7 +12,7 @@ import pytest
 import webpte
 from support.devices.recorded import ADD, RELU, add_graph, ones
 from support.graphs.graphs import chain, load, temporary_op, wait
-from support.graphs.stitching import counting, cumprod, method, neg
+from support.graphs.stitching import counting, logcumsumexp, method, neg
 from support.harness.inspecting import APART
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
@@ -76,21 +76,21 @@ def test_as_in_the_file_and_as_it_runs() -> None:
     m.kernel("aten::neg.out", constant, negative, negative)
     first = neg(m, m.input_values[0])
     m.kernel("aten::mul.out", first, negative, offloaded, offloaded)
-    m.outputs(cumprod(m, neg(m, offloaded)))
+    m.outputs(logcumsumexp(m, neg(m, offloaded)))
     file = graph_of(m, stage="file")
     assert [(n.op, n.where) for n in file.nodes] == [
         ("aten::neg.out", "folded"),
         ("aten.neg.default", "delegate"),
         ("aten::mul.out", "gpu"),
         ("aten.neg.default", "delegate"),
-        ("aten::cumprod.out", "host"),
+        ("aten::logcumsumexp.out", "host"),
     ]
     planned = graph_of(m)
     assert [(n.op, n.where, n.delegate) for n in planned.nodes] == [
         ("aten.neg.default", "gpu", 0),
         ("aten::mul.out", "gpu", 0),
         ("aten.neg.default", "gpu", 0),
-        ("aten::cumprod.out", "host", None),
+        ("aten::logcumsumexp.out", "host", None),
     ]
     assert {graph.nodes[-1].why for graph in (file, planned)} == {
         "no kernel; sums in float64, which a GPU has not"
@@ -217,7 +217,7 @@ def test_a_delegate_that_is_called_twice_is_there_twice() -> None:
     m = MethodWriter()
     m.inputs(m.tensor((4,)))
     first = neg(m, m.input_values[0])
-    second = cumprod(m, first)
+    second = logcumsumexp(m, first)
     m.outputs(neg(m, second))
     graph = graph_of(m)
     assert [n.delegate for n in graph.nodes] == [0, None, 1]

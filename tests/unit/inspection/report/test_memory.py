@@ -11,7 +11,7 @@ import pytest
 import webpte
 from support.devices.recorded import ADD, add_graph, ones
 from support.graphs.graphs import chain, load, wait
-from support.graphs.stitching import counting, cumprod, method, neg
+from support.graphs.stitching import counting, logcumsumexp, method, neg
 from support.harness.inspecting import APART
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
@@ -114,7 +114,7 @@ def test_weights_that_methods_share_and_copies_of_state() -> None:
 
 def test_several_delegates_of_a_method() -> None:
     m = method((4,))
-    m.outputs(neg(m, cumprod(m, neg(m, m.input_values[0]))))
+    m.outputs(neg(m, logcumsumexp(m, neg(m, m.input_values[0]))))
     found = memory_of(m)
     spans = [(t.first, t.last) for b in found.buffers for t in b.tensors]
     assert spans == [(-1, 0), (0, 1), (1, 2), (2, 3)]

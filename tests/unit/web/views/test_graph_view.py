@@ -17,7 +17,7 @@ from page.views.graph import outline
 from page.views.graph.names import short
 from page.views.graph.outline import Box, OutlineCall, all_folds
 from page.views.graph.panel import GraphPanel
-from support.graphs.stitching import cumprod, method
+from support.graphs.stitching import logcumsumexp, method
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, open_sample, run
 from support.write.pte_writer import write_pte
@@ -172,15 +172,15 @@ def test_a_call_on_the_gpu_shows_its_kernels() -> None:
 
 def test_a_call_shows_the_line_of_the_model_that_made_it(tmp_path: Path) -> None:
     m = method((4,))
-    m.outputs(cumprod(m, m.input(0)))
-    m.line("/home/me/model.py", 7, "forward", "return x.cumprod(0) < 1")
+    m.outputs(logcumsumexp(m, m.input(0)))
+    m.line("/home/me/model.py", 7, "forward", "return x.logcumsumexp(0) < 1")
     path = tmp_path / "traced.pte"
     path.write_bytes(write_pte(m))
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app, path)
         await act(app, "go", node="0")
-        assert "model.py:7 in forward: return x.cumprod(0) < 1" in text_of(browser)
+        assert "model.py:7 in forward: return x.logcumsumexp(0) < 1" in text_of(browser)
         await look_at(app)
         await act(app, "go", node="0")
         assert "PyTorch line" not in text_of(browser)

@@ -196,10 +196,11 @@ def lower_bag(args: Args) -> list[Dispatch]:
 
 
 def run_bag(args: Args) -> tuple[Array, ...]:
-    arrays = (args.array(name) for name in ("weight", "indices", "offsets"))
     try:
         return embedding_bag(
-            *arrays,
+            args.array("weight"),
+            args.array("indices"),
+            args.array("offsets"),
             False,
             args.integer("mode"),
             False,

@@ -367,8 +367,9 @@ def lower_scatter(op: Scatter, args: Args) -> list[Dispatch]:
     if in_order:
         ((index, _),) = search.indices
         dispatches, pairs = sort_pairs(index, index_rows(search), largest=False)
-        bindings = (x.id, source, pairs, out.id, flag)
-        return [*dispatches, Dispatch("scatter_sorted", bindings, params, grid, types, overrides)]
+        given_pairs = (x.id, source, pairs, out.id, flag)
+        found = Dispatch("scatter_sorted", given_pairs, params, grid, types, overrides)
+        return [*dispatches, found]
     ids = (*(tensor.id for tensor, _ in search.indices), *[None] * (MAX_INDICES - len(sizes)))
     wraps = () if op.wraps else (("WRAPS", False),)
     overrides = (*overrides, ("INDICES", len(sizes)), *wraps)

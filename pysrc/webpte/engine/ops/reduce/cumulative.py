@@ -29,7 +29,7 @@ Array = np.ndarray
 
 PART = 16  # elements per thread
 # The operator in WGSL, what it begins with, and NumPy's function.
-NUMBERS = {
+NUMBERS: dict[str, tuple[str, int, Callable[..., Array]]] = {
     "aten.cumsum.default": ("+", 0, np.cumsum),
     "aten.cumprod.default": ("*", 1, np.cumprod),
 }
