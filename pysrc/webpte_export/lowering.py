@@ -42,10 +42,10 @@ def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, stri
 
     from webpte_export.experts import SmallTopK
     from webpte_export.rewrite.example import with_unlike_sizes
-    from webpte_export.rewrite.guards import prove_conditions
+    from webpte_export.rewrite.guards import conditions_by_trial, prove_conditions
 
     def export(given: tuple[Any, ...], **options: Any) -> Any:
-        with nullcontext() if strict else SmallTopK():
+        with conditions_by_trial(), nullcontext() if strict else SmallTopK():
             return torch.export.export(
                 *(module, _distinct(given)),
                 dynamic_shapes=dynamic_shapes,

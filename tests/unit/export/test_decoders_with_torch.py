@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.exporter_patches import patch_exporter  # noqa: E402
-from webpte_export.llm.decoder import Decoder  # noqa: E402
+from webpte_export.llm.decoder import Decoder, tokens_to_compare  # noqa: E402
 
 COMMON: dict[str, Any] = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
@@ -53,7 +53,12 @@ def made(name: str, **options: Any) -> Any:
     torch.manual_seed(0)
     patch_exporter()
     config = transformers.AutoConfig.for_model(name, **{**COMMON, **options})
-    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    kind = transformers.AutoModelForCausalLM
+    model = kind.from_config(config, attn_implementation="eager").eval()
+    for key, parameter in model.named_parameters():
+        if key.endswith(".A"):  # zeros make all keys of a dynamic mask alike
+            torch.nn.init.normal_(parameter)
+    return model
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -62,6 +67,13 @@ def test_a_decoder_has_the_logits_of_its_model(name: str) -> None:
     decoder = Decoder(made(name, **DECODERS[name]), 64)
     assert decoder.caches or decoder.states
     assert not any(bool(value.any()) for key, value in decoder.named_buffers() if "cache" in key)
+
+
+@pytest.mark.parametrize(("window", "tokens"), [(None, 9), (4, 9), (20, 23), (509, 512), (4096, 9)])
+def test_the_comparison_is_longer_than_short_windows(window: int | None, tokens: int) -> None:
+    """Otherwise a decoder that ignores the window would look right."""
+    model = made("mistral", sliding_window=window)
+    assert tokens_to_compare(model.config) == tokens
 
 
 def test_a_decoder_that_differs_is_refused() -> None:
