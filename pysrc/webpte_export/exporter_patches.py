@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from webpte_export.loops import emit_while_loops
 from webpte_export.pattern_guards import guard_patterns
 
 
@@ -36,6 +37,7 @@ def patch_exporter() -> None:
     keep_changing_sizes()
     keep_sizes_outside()
     take_masks_as_given()
+    emit_while_loops()
 
 
 @functools.cache

@@ -58,7 +58,9 @@ def _same_for_all(env: Any, condition: Any) -> Any:
 
 def _sizes(ranges: list[Any]) -> Iterator[tuple[int, ...]]:
     """List all combinations of sizes; none if there are too many."""
-    if any(not span.upper.is_finite for span in ranges):
+    import sympy
+
+    if not all(isinstance(end, int | sympy.Integer) for s in ranges for end in (s.lower, s.upper)):
         return iter(())
     spans = [range(int(span.lower), int(span.upper) + 1) for span in ranges]
     return product(*spans) if math.prod(map(len, spans)) <= _MOST_TRIALS else iter(())
