@@ -261,8 +261,8 @@ def _said(problem: Exception) -> str:
 def _refusal(model: Any, reason: str) -> ExportError:
     return ExportError(
         f"{type(model).__name__} cannot be given a cache of fixed size: {reason}.\n"
-        "Its attention or its state is not of the usual kind. docs/reference/architectures.md "
-        "lists models that can; any other is exported without a cache by MODULE:FUNCTION."
+        "Its attention or its state is not of the usual kind. docs/reference/decoders.md lists "
+        "models that can; any other is exported without a cache by MODULE:FUNCTION."
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import webpte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
@@ -81,6 +80,7 @@ class Family:
 
     def model(self) -> Any:
         """Build the model with random weights."""
+        import torch
         import transformers
 
         kind = getattr(transformers, f"{self.stem}ForCausalLM", None)
@@ -231,6 +231,8 @@ def tokenizer() -> dict[str, Any]:
 
 def try_family(family: Family, folder: Path, new_tokens: int = 16) -> dict[str, Any]:
     """Export one family, and compare the tokens that it generates with PyTorch's."""
+    import torch
+
     model = family.model()
     prompt = torch.randint(3, VOCABULARY, (1, 11), generator=torch.Generator().manual_seed(1))
     source = Source(
@@ -263,6 +265,8 @@ def try_family(family: Family, folder: Path, new_tokens: int = 16) -> dict[str, 
 
 def _greedy(model: Any, prompt: Any, count: int) -> Iterator[int]:
     """Yield the likeliest tokens, each computed from the whole text, without any cache."""
+    import torch
+
     text = prompt
     with torch.no_grad():
         for _ in range(count):

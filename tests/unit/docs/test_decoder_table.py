@@ -1,0 +1,24 @@
+"""docs/reference/decoders.md has a row for each family of language models, as it is tried."""
+
+from __future__ import annotations
+
+from support.docs.decoder_table import FILE, digest, page_of, pinned, rows_of
+from support.llm.decoder_families import FAMILIES
+
+_PAGE = FILE.read_text(encoding="utf-8")
+
+
+def test_the_page_is_that_of_the_families() -> None:
+    """Otherwise `python -m support.docs.decoder_table NAME` tries a family again."""
+    rows = rows_of(_PAGE)
+    assert {name: made for name, (made, _) in rows.items()} == {
+        family.name: digest(family) for family in FAMILIES
+    }
+    assert page_of(rows, pinned()) == _PAGE
+
+
+def test_refusals_are_sentences_of_the_export() -> None:
+    refused = [rest for _, rest in rows_of(_PAGE).values() if " | " not in rest]
+    assert 0 < len(refused) < len(FAMILIES) / 10
+    for reason in refused:
+        assert "cannot be given a cache of fixed size: " in reason or "does not keep" in reason
