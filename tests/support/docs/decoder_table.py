@@ -37,9 +37,8 @@ Each family is a small configuration with random weights, exported as `serve.py 
 does, with a KV cache or states.
 The program is called on NumPy with a prompt and then token by token; *equal* means that its \
 likeliest tokens are those of the
-library's model without a cache, and its logits, too. Submissions are those of a call on a GPU. \
-Made with {made}
-by `python -m support.docs.decoder_table`.
+library's model without a cache, and its logits, too. Submissions are those of a call on a GPU.
+Made with {made}, by `python -m support.docs.decoder_table`.
 
 A model of a refused family ends with the sentence in its row, before anything is written. It is \
 exported without a cache by
