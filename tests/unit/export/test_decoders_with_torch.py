@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ transformers = pytest.importorskip("transformers")
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.exporter_patches import patch_exporter  # noqa: E402
 from webpte_export.llm.decoder import Decoder, tokens_to_compare  # noqa: E402
+from webpte_export.llm.mxfp4 import dequantized  # noqa: E402
+from webpte_export.llm.other_models import load_model  # noqa: E402
 
 COMMON: dict[str, Any] = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
@@ -81,3 +85,34 @@ def test_a_decoder_that_differs_is_refused() -> None:
     types = {"attention_types": [[["global", "local"], 2]], "num_layers": 4, "num_heads": 4}
     with pytest.raises(ExportError, match="cannot be given a cache of fixed size: its logits"):
         Decoder(made("gpt_neo", **types, window_size=8), 64)
+
+
+def test_experts_of_4_bits_are_read_as_stored(tmp_path: Path) -> None:
+    """gpt-oss has such files; the library reads them on other hardware, or with other packages."""
+    from safetensors.torch import save_file
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    sizes = {"hidden_size": 64, "intermediate_size": 32, "head_dim": 8, "num_hidden_layers": 1}
+    model = made("gpt_oss", **sizes, num_local_experts=4, num_experts_per_tok=2)
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    expected = dict(weights)
+    for name in [name for name in weights if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inputs, outputs = weights.pop(name).shape
+        shape = (experts, outputs, inputs // 32)
+        blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8)
+        scales = torch.randint(120, 126, shape, dtype=torch.uint8)
+        weights |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        expected[name] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+        assert torch.equal(dequantized(blocks, scales), expected[name])
+    model.config.quantization_config = {"quant_method": "mxfp4"}
+    model.config.save_pretrained(tmp_path)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    found = load_model(tmp_path, "AutoModelForCausalLM")
+    for name, value in found.state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ExportError, match=r"other hardware \(gptq\).*GGUF"):
+        load_model(tmp_path, "AutoModelForCausalLM")
