@@ -127,7 +127,7 @@ def _rounds(node: Node) -> int | None:
     most = _MOST_CALLS // max(1, calls[-1] or 0)
     if node.target is _OPS.while_loop:
         return _rounds_of_while(node, most)
-    (first, *_) = node.args[1] if node.target is _OPS.map_impl else node.args[2]  # type: ignore
+    (first, *_) = node.args[1] if node.target is _OPS.map_impl else node.args[2]
     count = first.meta["val"].shape[0]
     return count if isinstance(count, int) and 0 < count <= most else None
 
@@ -198,8 +198,8 @@ class _Known(Interpreter):
 
 def _rounds_of_while(node: Node, most: int) -> int | None:
     condition, body, carried, more = node.args
-    state = [_constant(arg) for arg in carried]  # type: ignore[union-attr]
-    fixed = [_constant(arg) for arg in more]  # type: ignore[union-attr]
+    state = [_constant(arg) for arg in carried]
+    fixed = [_constant(arg) for arg in more]
     for count in range(most + 1):
         (going,) = tree_leaves(_known(condition, *state, *fixed))
         if going is _UNKNOWN:
@@ -235,7 +235,7 @@ def _constant(arg: Any) -> Any:
     if any(leaf is _UNKNOWN for leaf in tree_leaves((args, kwargs))):
         return _UNKNOWN
     with torch.no_grad():
-        return arg.target(*args, **kwargs)  # type: ignore[operator]
+        return arg.target(*args, **kwargs)
 
 
 def _writes(node: Node) -> bool:

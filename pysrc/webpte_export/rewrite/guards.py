@@ -31,11 +31,11 @@ def conditions_by_trial() -> Iterator[None]:
         usual = not any(options.values())
         return _same_for_all(self, expr) if found is None and usual else found
 
-    ShapeEnv._maybe_evaluate_static = evaluate  # type: ignore[method-assign]
+    ShapeEnv._maybe_evaluate_static = evaluate
     try:
         yield
     finally:
-        ShapeEnv._maybe_evaluate_static = original  # type: ignore[method-assign]
+        ShapeEnv._maybe_evaluate_static = original
 
 
 def _same_for_all(env: Any, condition: Any) -> Any:
