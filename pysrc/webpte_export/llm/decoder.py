@@ -33,6 +33,7 @@ from webpte_export.llm.cached_attention import (
     ATTENTION,
     AttentionLayer,
     attention_layers,
+    read_masks_by_position,
     register_functions,
 )
 from webpte_export.llm.decoder_state import (
@@ -66,16 +67,23 @@ class Decoder(nn.Module):
 
     def __init__(self, model: Any, context: int) -> None:
         super().__init__()
+        refused = self._refused(model, context, masked=False)
+        if refused is not None and not self.masked:  # the attention may compute a mask itself
+            again = self._refused(model, context, masked=True)
+            refused = again and refused
+        if refused is not None and read_masks_by_position(model, context):
+            refused = self._refused(model, context, masked=True)
+        if refused is not None:
+            raise refused
+
+    def _refused(self, model: Any, context: int, masked: bool) -> ExportError | None:
+        """Take a model in one of the ways; return the error if that fails."""
+        self._give_back(model)
         try:
-            self._take(model, context, masked=False)
+            self._take(model, context, masked)
         except ExportError as refused:
-            if self.masked:
-                raise
-            self._give_back(model)
-            try:  # the attention may compute a mask itself
-                self._take(model, context, masked=True)
-            except ExportError:
-                raise refused from None
+            return refused
+        return None
 
     def _take(self, model: Any, context: int, masked: bool) -> None:
         try:
@@ -86,7 +94,7 @@ class Decoder(nn.Module):
             raise _refusal(model, _said(problem)) from problem
 
     def _give_back(self, model: Any) -> None:
-        """Undo the changes of a first attempt to the model's attention."""
+        """Undo the changes of an earlier attempt to the model's attention."""
         model.set_attn_implementation("eager")
         remove_rotary_tables(model)
 

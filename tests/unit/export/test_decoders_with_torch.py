@@ -48,6 +48,11 @@ DECODERS: dict[str, dict[str, Any]] = {
         "chunkwise_kernel": "chunkwise--native_autograd",
         "sequence_kernel": "native_sequence__native", "step_kernel": "native",
     },
+    # Its local attention counts from the end of the keys.
+    "gpt_neo": {
+        "attention_types": [[["global", "local"], 2]], "num_layers": 4, "num_heads": 4,
+        "window_size": 8,
+    },
     "doge": {"head_dim": 8, "keep_window_size": 16},
     "diffllama": {"head_dim": 8},
 }  # fmt: skip
@@ -81,10 +86,11 @@ def test_the_comparison_is_longer_than_short_windows(window: int | None, tokens:
 
 
 def test_a_decoder_that_differs_is_refused() -> None:
-    """Its local attention counts from the end of the keys, which a whole cache does not have."""
-    types = {"attention_types": [[["global", "local"], 2]], "num_layers": 4, "num_heads": 4}
+    """Its state is in its layers."""
+    sizes = {"lru_width": 32, "attention_window_size": 16, "head_dim": 8}
+    blocks = {"block_types": ["recurrent", "attention"]}
     with pytest.raises(ExportError, match="cannot be given a cache of fixed size: its logits"):
-        Decoder(made("gpt_neo", **types, window_size=8), 64)
+        Decoder(made("recurrent_gemma", **sizes, **blocks), 64)
 
 
 def test_experts_of_4_bits_are_read_as_stored(tmp_path: Path) -> None:
