@@ -91,8 +91,10 @@ def _row(family: Family, folder: Path) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return the first sentence of a refusal as text of a column."""
-    return text.splitlines()[0].replace("|", "/").strip()
+    """Return a refusal as text of a column, without what all refusals say and the details."""
+    own, _, _ = text.partition("\nDetails of ")
+    own, _, _ = own.partition("\nIts attention or its state ")
+    return " ".join(line.strip() for line in own.replace("|", "/").splitlines())
 
 
 def _in_a_process(family: Family) -> str:
