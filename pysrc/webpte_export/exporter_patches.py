@@ -160,7 +160,7 @@ def keep_equal_outputs() -> None:
     def process(self: Any, node: Any) -> None:
         original(self, node)
         numbers = [self.node_to_value_ids.get(result) for result in tree_leaves(node.args)]
-        # Numbers that are no outputs are those of buffers.
+        # The other numbers belong to buffers.
         self.output_ids[:] = [number for number in numbers if number in self.output_ids]
 
     VkGraphBuilder.process_output_node = process

@@ -39,7 +39,7 @@ def emit_while_loops() -> None:
 def _emit_loop(
     emitter: Any, results: list[Any], condition: Any, body: Any, carried: Any, more: Any
 ) -> None:
-    """Write the instructions of a loop; `results` hold what a round hands to the next."""
+    """Write the instructions of a loop; `results` hold the state between two rounds."""
     from executorch.exir.emit._emitter import _Emitter
     from executorch.exir.schema import Bool, EValue, Instruction, JumpFalseCall, KernelCall
 

@@ -194,7 +194,7 @@ def _for_heads(cache: Tensor, heads: int) -> Tensor:
 class CausalRows:
     """The causal mask that an attention holds as a buffer, (1, 1, most, most), read by position.
 
-    Models take the last rows, which are those of the tokens unless the keys are a whole cache.
+    Models take the last rows, which belong to the tokens unless the keys are a whole cache.
     """
 
     def __init__(self, mask: Tensor) -> None:

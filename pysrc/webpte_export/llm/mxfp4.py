@@ -23,7 +23,7 @@ def is_mxfp4(config: Any) -> bool:
 
 
 def floats_of(folder: Path) -> dict[str, Tensor]:
-    """Read all weights of a folder, those of 4 bits as float32."""
+    """Read all weights of a folder; 4 bits become float32."""
     from safetensors.torch import load_file
 
     stored: dict[str, Tensor] = {}

@@ -1,6 +1,6 @@
 """Writes branches and loops of torch with other operators, where that is cheap.
 
-A delegate has neither branches nor loops, so that one in the middle of a model stops the GPU:
+A delegate has neither branches nor loops; in the middle of a model they stop the GPU:
 
 - `torch.cond` with small branches computes both of them, and selects;
 - `scan`, `map`, and a `while_loop` whose rounds do not depend on inputs, are unrolled.
@@ -172,7 +172,7 @@ def _products(graph: GraphModule) -> float:
 
 
 def _shape(node: Node) -> list[int]:
-    """Return the sizes of a node's tensor, those of the example where they change."""
+    """Return the sizes of a node's tensor; the example has the sizes that change."""
     value = node.meta.get("val")
     sizes = value.shape if isinstance(value, Tensor) else ()
     return [size if isinstance(size, int) else int(size.node.hint or 1) for size in sizes]
