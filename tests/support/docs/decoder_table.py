@@ -4,7 +4,7 @@
     PYTHONPATH=pysrc:tests python -m support.docs.decoder_table llama    exports these
 
 The command runs in the export environment, with a process for each family. A test holds that the
-page has a row for each family, made with its configuration and with the pinned libraries.
+page names each family, with the result of its configuration and of the pinned libraries.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import multiprocessing
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -47,6 +48,7 @@ exported without a cache by
 """
 _EQUAL = "| equal | tokens a call | submissions | |\n|---|---|---|---|\n"
 _REFUSED = "\n| refused | why |\n|---|---|\n"
+_UNTRIED = "Compared as modules with a cache, but not yet as programs of these libraries: "
 _COLUMNS = re.compile(r"^\| (\w+) <!--(\w+)--> \| (.*) \|$", re.MULTILINE)
 
 
@@ -70,7 +72,12 @@ def page_of(rows: Mapping[str, tuple[str, str]], made: str) -> str:
             equal = rest.count(" | ") == 2
             lines[equal].append(f"| {family.name} <!--{config}--> | {rest} |\n")
     parts = [_HEAD.format(made=made), _EQUAL, *lines[True]]
-    return "".join([*parts, _REFUSED, *lines[False]] if lines[False] else parts)
+    if lines[False]:
+        parts += [_REFUSED, *lines[False]]
+    untried = [family.name for family in FAMILIES if family.name not in rows]
+    if untried:
+        parts += ["\n", textwrap.fill(f"{_UNTRIED}{', '.join(untried)}.", 140), "\n"]
+    return "".join(parts)
 
 
 def pinned() -> str:
