@@ -122,7 +122,8 @@ def _rounds(node: Node) -> int | None:
     if None in calls:
         return None
     if node.target is _OPS.cond:
-        cheap = _is_tensor(node.args[0]) and sum(map(_products, graphs)) <= _MOST_PRODUCTS
+        alike = _is_tensor(node.args[0]) and _return_alike(*graphs)
+        cheap = alike and sum(map(_products, graphs)) <= _MOST_PRODUCTS
         return 1 if cheap and sum(calls) <= _MOST_CALLS else None  # type: ignore[arg-type]
     most = _MOST_CALLS // max(1, calls[-1] or 0)
     if node.target is _OPS.while_loop:
@@ -141,6 +142,18 @@ def _graph_of(arg: Any) -> GraphModule | None:
 
 def _is_tensor(arg: Any) -> bool:
     return isinstance(arg, Node) and isinstance(arg.meta.get("val"), Tensor)
+
+
+def _return_alike(yes: GraphModule, no: GraphModule) -> bool:
+    """Return whether two branches return tensors of equal sizes and types."""
+    pairs = zip(*(graph.graph.output_node().args[0] for graph in (yes, no)), strict=True)
+    for each in pairs:
+        if not all(map(_is_tensor, each)):
+            return False
+        a, b = (result.meta["val"] for result in each)
+        if (str(a.shape), a.dtype) != (str(b.shape), b.dtype):
+            return False
+    return True
 
 
 def _calls(graph: GraphModule) -> int | None:

@@ -68,6 +68,18 @@ def test_a_large_branch_is_jumped_over(tmp_path: Path) -> None:
     assert kernels(report) or report.submissions != 1
 
 
+def test_branches_return_several_tensors(tmp_path: Path) -> None:
+    def model(_m: Any, x: Any) -> Any:
+        return torch.cond(
+            x.sum() > 0,
+            lambda x: (x.argmax(-1), x * 2),
+            lambda x: (x.argmin(-1), x - 1),
+            (x,),
+        )
+
+    exported(tmp_path, model, torch.ones(3, 4), more=[(-torch.eye(3, 4),)])
+
+
 def rounds(_m: Any, x: Any) -> Any:
     def body(number: Any, y: Any) -> Any:
         return number + 1, torch.sin(y) + number
