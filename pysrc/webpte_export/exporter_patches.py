@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from webpte_export.loops import emit_while_loops
 from webpte_export.pattern_guards import guard_patterns
 
 
@@ -33,9 +34,12 @@ def patch_exporter() -> None:
     keep_fake_mode()
     keep_shared_state()
     keep_unused_inputs()
+    keep_equal_outputs()
+    keep_buffers_that_stay()
     keep_changing_sizes()
     keep_sizes_outside()
     take_masks_as_given()
+    emit_while_loops()
 
 
 @functools.cache
@@ -138,6 +142,48 @@ def keep_unused_inputs() -> None:
         self.input_ids += [ids] if isinstance(ids, int) else ids
 
     VkGraphBuilder.process_placeholder_node = process
+
+
+def keep_equal_outputs() -> None:
+    """Name a value twice that a delegate returns twice, because passes removed a copy or a view.
+
+    The exporter named it once, so that the call of the delegate had more outputs than its graph.
+    """
+    from executorch.backends.vulkan.serialization.vulkan_graph_builder import VkGraphBuilder
+    from torch.utils._pytree import tree_leaves
+
+    original = VkGraphBuilder.process_output_node
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def process(self: Any, node: Any) -> None:
+        original(self, node)
+        numbers = [self.node_to_value_ids.get(result) for result in tree_leaves(node.args)]
+        # The other numbers belong to buffers.
+        self.output_ids[:] = [number for number in numbers if number in self.output_ids]
+
+    VkGraphBuilder.process_output_node = process
+
+
+def keep_buffers_that_stay() -> None:
+    """Name a buffer that an operator changes in place, while others replace theirs.
+
+    Its new content is the buffer itself, whose name the exporter looked for before it was given.
+    """
+    from executorch.backends.vulkan.serialization.vulkan_graph_builder import VkGraphBuilder
+
+    original = VkGraphBuilder.create_node_value
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def create(self: Any, node: Any) -> Any:
+        if node.op == "placeholder":
+            self.buffer_mutation_inputs.pop(node.name, None)
+        return original(self, node)
+
+    VkGraphBuilder.create_node_value = create
 
 
 def keep_changing_sizes() -> None:

@@ -39,14 +39,25 @@ COMPLEX = (
 _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)complex(32|64|128)|ComplexFloat|torch\.c(float|double)"), COMPLEX),
     (
+        re.compile(r"\b(batched_)?nms\b"),
+        "Non-maximum suppression keeps as many boxes as their values say, but outputs have fixed "
+        "sizes. Export a module that ends with all boxes and scores (of torchvision's detectors "
+        "model.backbone and model.head), and suppress boxes in Python.",
+    ),
+    (
         re.compile(r"(?i)data-dependent|GuardOnDataDependent|Could not guard|_local_scalar_dense"),
         "What is computed depends on the values of a tensor, but a program takes the same way for "
         "all values. Use torch.where for a branch, a mask for a choice of elements, and torch.cond "
         "where two parts must not both run.",
     ),
     (
-        re.compile(r"(?i)while_loop|Unsupported control flow"),
-        "ExecuTorch has no loops whose number of rounds depends on values. Write a Python loop "
+        re.compile(r"(?i)aliasing during higher order op|ops do not support aliasing"),
+        "A branch or a loop returns a value that it is given, or returns a value twice. Return "
+        "copies instead: x.clone().",
+    ),
+    (
+        re.compile(r"(?i)Unsupported control flow|associative_scan"),
+        "ExecuTorch has no such loop. Use torch.cond, scan, map or while_loop, write a Python loop "
         "with a fixed number of rounds, or export one round and call it from Python.",
     ),
     (

@@ -13,6 +13,7 @@ from webpte_export.check_export import check_readable
 from webpte_export.errors import ExportError
 from webpte_export.failures import explained
 from webpte_export.layer_names import recorded_weights
+from webpte_export.loops import separate_rounds
 from webpte_export.state import keep_initial_values, separate_state
 
 _NO_LIMIT = 2**30
@@ -42,10 +43,10 @@ def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, stri
 
     from webpte_export.experts import SmallTopK
     from webpte_export.rewrite.example import with_unlike_sizes
-    from webpte_export.rewrite.guards import prove_conditions
+    from webpte_export.rewrite.guards import conditions_by_trial, prove_conditions
 
     def export(given: tuple[Any, ...], **options: Any) -> Any:
-        with nullcontext() if strict else SmallTopK():
+        with conditions_by_trial(), nullcontext() if strict else SmallTopK():
             return torch.export.export(
                 *(module, _distinct(given)),
                 dynamic_shapes=dynamic_shapes,
@@ -77,6 +78,7 @@ def runnable_form(
     """Return a program without operators that no program has, where others can take their place."""
     from webpte_export.rewrite.complex_pairs import has_complex, without_complex
     from webpte_export.rewrite.constants import fold_linear_algebra
+    from webpte_export.rewrite.control_flow import without_control_flow
     from webpte_export.rewrite.decompositions import decomposed, drop_assertions
     from webpte_export.rewrite.small_integers import with_small_integers
 
@@ -85,6 +87,9 @@ def runnable_form(
     folded = fold_linear_algebra(exported)
     if folded is not None:
         exported = torch_export(folded, inputs, dynamic_shapes, strict)
+    written = without_control_flow(exported, module)
+    if written is not None:
+        exported = torch_export(written, inputs, dynamic_shapes, False)
     if has_complex(exported):
 
         def again(paired: Any, given: tuple[Any, ...]) -> Any:
@@ -186,6 +191,7 @@ def _lowered(
         options["force_fp16"] = True
     for program in exported.values():
         order_rows(program)
+        separate_rounds(program)
     exported = {name: separate_state(program) for name, program in exported.items()}
     # Otherwise a mutated buffer is an extra output, and the file does not name the buffer.
     in_place = options | {"alias_buffer_mutations": True}

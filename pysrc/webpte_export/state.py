@@ -45,13 +45,13 @@ def separate_state(exported: Any) -> Any:
     for place, node in enumerate(results):
         source = source_of(node)
         if source in stored.values() or (place in stored and source in inputs.values()):
-            results[place] = _copy(graph, output, node)
+            results[place] = copied(graph, output, node)
     order = {node: number for number, node in enumerate(graph.nodes)}
     taken = {source_of(node) for place, node in enumerate(results) if place not in stored}
     for place, buffer in stored.items():
         source = source_of(results[place])
         if source in taken or _last_read(buffer, order) > order[source]:
-            results[place] = _copy(graph, output, results[place])
+            results[place] = copied(graph, output, results[place])
         taken.add(source)
     for spec, node in zip(signature.output_specs, results, strict=True):
         if hasattr(node, "name"):
@@ -115,7 +115,8 @@ def _last_read(node: Any, order: dict[Any, int]) -> int:
     return last
 
 
-def _copy(graph: Any, before: Any, node: Any) -> Any:
+def copied(graph: Any, before: Any, node: Any) -> Any:
+    """Write a copy of a node's value, which no pass of the exporter removes."""
     import torch
 
     aten, is_bool = torch.ops.aten, node.meta["val"].dtype == torch.bool

@@ -191,6 +191,33 @@ def _for_heads(cache: Tensor, heads: int) -> Tensor:
     return each.expand(kv_heads, heads // kv_heads, context, width).reshape(heads, context, width)
 
 
+class CausalRows:
+    """The causal mask that an attention holds as a buffer, (1, 1, most, most), read by position.
+
+    Models take the last rows, which belong to the tokens unless the keys are a whole cache.
+    """
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def __getitem__(self, index: Any) -> Tensor:
+        if STEP.decoder is None:
+            return self.mask[index]
+        return self.mask[:, :, STEP.positions][..., index[-1]]
+
+
+def read_masks_by_position(model: Any, context: int) -> bool:
+    """Let attentions read causal masks of their own by position; return whether there are any."""
+    found = False
+    for module in model.modules():
+        mask = module._buffers.get("bias")
+        if mask is not None and mask.dtype == torch.bool and mask.dim() == 4:
+            del module._buffers["bias"]
+            module.bias = CausalRows(mask[..., :context, :context].contiguous())
+            found = True
+    return found
+
+
 def _mask(*_arguments: Any, **options: Any) -> Tensor | None:
     """Return the mask to add to scores, (1, 1, n, context); None if no model needs it.
 

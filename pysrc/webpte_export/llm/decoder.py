@@ -33,6 +33,7 @@ from webpte_export.llm.cached_attention import (
     ATTENTION,
     AttentionLayer,
     attention_layers,
+    read_masks_by_position,
     register_functions,
 )
 from webpte_export.llm.decoder_state import (
@@ -49,7 +50,8 @@ from webpte_export.llm.decoder_state import (
 from webpte_export.llm.rotary import ROTATION, remove_rotary_tables, with_rotary_tables
 from webpte_export.llm.simplify_modules import simplify_modules
 
-_TEXT = 9  # tokens for the comparison with the model
+_TEXT = 9  # tokens for the comparison with the model, unless it has windows
+_LONGEST_TEXT = 512
 _TOLERANCE = 1e-3  # relative to the largest logit
 _MOST_HIDDEN = 1 << 24  # values of the wide layer of experts, 64 MiB
 
@@ -65,16 +67,23 @@ class Decoder(nn.Module):
 
     def __init__(self, model: Any, context: int) -> None:
         super().__init__()
+        refused = self._refused(model, context, masked=False)
+        if refused is not None and not self.masked:  # the attention may compute a mask itself
+            again = self._refused(model, context, masked=True)
+            refused = again and refused
+        if refused is not None and read_masks_by_position(model, context):
+            refused = self._refused(model, context, masked=True)
+        if refused is not None:
+            raise refused
+
+    def _refused(self, model: Any, context: int, masked: bool) -> ExportError | None:
+        """Take a model in one of the ways; return the error if that fails."""
+        self._give_back(model)
         try:
-            self._take(model, context, masked=False)
+            self._take(model, context, masked)
         except ExportError as refused:
-            if self.masked:
-                raise
-            self._give_back(model)
-            try:  # the attention may compute a mask itself
-                self._take(model, context, masked=True)
-            except ExportError:
-                raise refused from None
+            return refused
+        return None
 
     def _take(self, model: Any, context: int, masked: bool) -> None:
         try:
@@ -85,7 +94,7 @@ class Decoder(nn.Module):
             raise _refusal(model, _said(problem)) from problem
 
     def _give_back(self, model: Any) -> None:
-        """Undo the changes of a first attempt to the model's attention."""
+        """Undo the changes of an earlier attempt to the model's attention."""
         model.set_attn_implementation("eager")
         remove_rotary_tables(model)
 
@@ -198,8 +207,9 @@ class Decoder(nn.Module):
         """Return a short text, and the model's logits after each token."""
         vocabulary = self.model.config.get_text_config().vocab_size
         generator = torch.Generator().manual_seed(0)
-        length = min(_TEXT, self.context)
-        text = torch.randint(0, vocabulary, (1, length), generator=generator)
+        length = min(tokens_to_compare(self.model.config.get_text_config()), self.context)
+        # Equal tokens have equal keys in the first layer, of which a model may choose any.
+        text = torch.randperm(vocabulary, generator=generator)[:length].unsqueeze(0)
         with torch.no_grad():
             return text, self.model(input_ids=text, use_cache=False, return_dict=False)[0]
 
@@ -237,7 +247,9 @@ class Decoder(nn.Module):
     def _largest_error(self, text: Tensor, expected: Tensor) -> float:
         """Return the largest error of logits of a text in pieces, against `expected`."""
         length = text.shape[1]
-        ends = [*range(1, length + 1)] if self.states else [length // 2, length // 2 + 1, length]
+        ends = [length // 2, length // 2 + 1, length]
+        if self.states:
+            ends = [*range(1, min(length, 2 * _TEXT) + 1)]
         first, errors = 0, []
         with torch.no_grad():
             for last in ends:
@@ -257,9 +269,16 @@ def _said(problem: Exception) -> str:
 def _refusal(model: Any, reason: str) -> ExportError:
     return ExportError(
         f"{type(model).__name__} cannot be given a cache of fixed size: {reason}.\n"
-        "Its attention or its state is not of the usual kind. docs/reference/architectures.md "
-        "lists models that can; any other is exported without a cache by MODULE:FUNCTION."
+        "Its attention or its state is not of the usual kind. docs/reference/decoders.md lists "
+        "models that can; any other is exported without a cache by MODULE:FUNCTION."
     )
+
+
+def tokens_to_compare(config: Any) -> int:
+    """Return the length of a text that is longer than the windows of a model's attention."""
+    given = {key: value for key, value in vars(config).items() if "window" in key or "chunk" in key}
+    windows = [value + 3 for value in given.values() if type(value) is int]
+    return max([_TEXT, *(length for length in windows if length <= _LONGEST_TEXT)])
 
 
 def _code_of(model: Any) -> Any:

@@ -46,6 +46,8 @@ def load_model(folder: Path, *kinds: str) -> Any:
     try:
         import torch
         import transformers
+
+        from webpte_export.llm.mxfp4 import floats_of, is_mxfp4
     except ImportError as error:
         raise ExportError(
             f"{folder}: this architecture needs the transformers library: pip install transformers."
@@ -56,23 +58,42 @@ def load_model(folder: Path, *kinds: str) -> Any:
         )
         classes = [getattr(transformers, kind) for kind in kinds]
         fitting = [one for one in classes if type(config) in one._model_mapping]
-        model, loading = (fitting or classes)[0].from_pretrained(
-            folder,
+        kind, stored = (fitting or classes)[0], {}
+        if is_mxfp4(config) and fitting:  # the library reads these on other hardware only
+            del config.quantization_config
+            kind = kind._model_mapping[type(config)]
+            stored = {"config": config, "state_dict": floats_of(folder)}
+        model, loading = kind.from_pretrained(
+            None if stored else folder,
             dtype=torch.float32,
             attn_implementation="eager",
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            **stored,
         )
     except Exception as error:  # the library raises any exception
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ExportError(f"{folder} cannot be loaded by transformers: {first}") from error
+        raise ExportError(
+            f"{folder} cannot be loaded by transformers: {first}{_of_quantized(folder)}"
+        ) from error
     wrong = {**dict.fromkeys(loading["missing_keys"]), **dict.fromkeys(loading["mismatched_keys"])}
     if wrong:
         names = ", ".join(str(name) for name in list(wrong)[:3])
         raise ExportError(f"{folder} lacks {len(wrong)} of the model's weights, such as {names}.")
     return model.eval()
+
+
+def _of_quantized(folder: Path) -> str:
+    """Return advice for a model whose weights are quantized in a way of other runtimes."""
+    given = json_table(folder / "config.json").content.get("quantization_config")
+    if not isinstance(given, dict):
+        return ""
+    return (
+        f"\nIts weights are quantized for other hardware ({given.get('quant_method')}). Export the "
+        "original in float32 or bfloat16, or a GGUF file; --quantize makes 8 or 4 bits of it."
+    )
 
 
 def _longest(config: Any) -> int:

@@ -30,9 +30,9 @@ from support.llm.decoder_families import (  # noqa: E402
 from webpte_export.experts import SmallTopK, has_experts, replace_experts  # noqa: E402
 from webpte_export.llm.decoder import Decoder  # noqa: E402
 
-# Those whose state is not in the library's cache, or whose code does not work with a full cache.
+# Those whose state is not in the library's cache.
 REFUSED = {
-    "gpt_neo": "GPTNeoForCausalLM cannot be given a cache of fixed size",
+    "recurrent_gemma": "RecurrentGemmaForCausalLM cannot be given a cache of fixed size",
     "rwkv": "RwkvForCausalLM does not keep its state in the library's cache",
 }
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -70,7 +70,9 @@ def test_an_operator_in_the_text_leads_to_its_line(model: Path) -> None:
     [
         ("Operator torch._ops.aten.inv is not Core ATen operator", "does not have this operator"),
         ("Could not guard on data-dependent expression u0 > 0", "torch.where"),
-        ("Unsupported control flow operator: while_loop", "fixed number of rounds"),
+        ("Unsupported control flow operator: associative_scan", "fixed number of rounds"),
+        ("Higher order ops do not support aliasing. Found in scan", "x.clone()"),
+        ("Could not guard on data-dependent expression: in batched_nms", "all boxes and scores"),
         ("Constraints violated (t)! Suggested fixes:", "min and max"),
         ("graph_output_allocated not set", "memory of an output"),
         ("got torch.complex64", COMPLEX),

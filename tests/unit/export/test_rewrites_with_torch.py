@@ -241,6 +241,22 @@ def test_distances(p: float, rows: int) -> None:
     np.testing.assert_allclose(found, torch.cdist(x, y, p), rtol=1e-4, atol=1e-3)
 
 
+def test_sizes_that_only_a_trial_proves_are_exported() -> None:
+    """The rows' stride is min(32, 32 * n), which PyTorch takes for a limit of n."""
+
+    class Routed(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            rows = x.reshape(-1, 32)
+            scores = rows.repeat(3, 1) * rows[:, :3].transpose(0, 1).reshape(-1, 1)
+            return rows.add_(scores.reshape(3, -1, 32).sum(0))
+
+    length = torch.export.Dim("length", min=1, max=16)
+    exported = torch_export(Routed(), (torch.randn(1, 7, 32),), ({1: length},), False)
+    for n in (1, 2, 16):
+        x = torch.randn(1, n, 32)
+        assert torch.equal(exported.module()(x.clone()), Routed()(x.clone()))
+
+
 def test_pads_and_rolls_have_no_indices() -> None:
     x = torch.randn(1, 2, 5, 6)
 

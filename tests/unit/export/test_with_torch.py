@@ -253,6 +253,20 @@ def test_faults_are_sentences(tmp_path: Path) -> None:
         export(torch.nn.Linear(6, 6), torch.ones(1, 6), tmp_path / "m", quantize="4w")
 
 
+def test_a_delegate_returns_a_value_several_times(tmp_path: Path) -> None:
+    """Passes remove copies and views, which the host and the caller need."""
+
+    class Views(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            y = torch.relu(x) * 2
+            places = torch.nonzero(y.expand(3, 5)).sum()
+            return torch.sort(y.clone(), stable=True).values, places, y[:, :], y.repeat(1, 1)
+
+    report = export(Views(), torch.randn(3, 5), tmp_path / "views")
+    assert report.passed, report.problem
+    assert report.delegates
+
+
 def test_rows_of_8_bits_are_near() -> None:
     torch.manual_seed(0)
     linear = torch.nn.Linear(64, 32)
