@@ -11,9 +11,8 @@ from webpte.engine.run.memory import DelegateMemory, PlanMemory
 
 
 def memory() -> DelegateMemory:
-    return DelegateMemory(
-        RecordingDevice(), cast("MemoryPlan", None), (), (), {}, cast("Any", None)
-    )
+    unused: Any = None  # a plan of slots, and a store of constants
+    return DelegateMemory(RecordingDevice(), unused, (), (), {}, unused)
 
 
 async def taken(plan: PlanMemory, name: str, nbytes: int) -> tuple[int, int]:

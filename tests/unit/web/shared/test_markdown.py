@@ -109,4 +109,4 @@ LONG += ["|" * 3000 + "\n" + "|-" * 1500, "~~a *b" * 500, "a" * 10**6, "https://
 def test_no_text_takes_long(text: str) -> None:
     began = thread_time()
     shown(text)
-    assert thread_time() - began < 2  # on an idle machine 0.01 s
+    assert thread_time() - began < 2
