@@ -59,8 +59,8 @@ def differs(case: RowCase, tiling: int, k_parts: int, shape: str = WHOLE) -> flo
     return float(np.abs(got - want).max() / np.abs(want).max())
 
 
-# Every fourth runs by default: tiles of two along both, of four along columns. A driver for CPUs
-# compiles those of four along rows as long, and takes half a minute for those along both.
+# Every fourth runs by default: tiles of two along both, of four along columns. Tiles of four along
+# rows take a driver for CPUs as long to compile, tiles of four along both half a minute.
 CONFIGS = chain([(2, 2), (2, 3), (0, 1), (1, 2), (3, 1)], repeat((2, 1)))
 
 

@@ -93,8 +93,9 @@ async def language_tables(
 
 
 def _chunks(most: int, dynamic: bool, info: DeviceInfo) -> list[int]:
-    """Return the numbers of tokens of a call, from 1 to the largest: that of the program, if it can
-    be, so that a prompt is as few calls as through Python.
+    """Return the numbers of tokens of a call, from 1 to the program's largest if the device allows.
+
+    A prompt then is as few calls as through Python.
     """
     if not dynamic:
         return [most]

@@ -45,7 +45,7 @@ ADAPTERS = ("gpu", "phone")
 def make_device(adapter: str = "gpu") -> NativeDevice:
     """Make a device that gets a GPU's kernels: with all of its limits, or with a phone's.
 
-    A "plain" device gets those of a software adapter.
+    A "plain" device gets a software adapter's kernels.
     """
     dawn = load_dawn()
     found = find_adapter(dawn)

@@ -147,7 +147,7 @@ class DelegateMemory:
         return Resource(self._scratch[key], 0, key[1])
 
     def scratch_for(self, wanted: ScratchKey, taken: Collection[ScratchKey]) -> ScratchKey:
-        """Return the smallest scratch for a plan that is there already, or the one to make.
+        """Return the smallest scratch for a plan that is there already, or `wanted`, to be made.
 
         Plans run one after the other, so that a plan can use a larger plan's. A plan that has
         `taken` a scratch for another size may need both at once.

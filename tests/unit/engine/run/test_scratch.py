@@ -1,4 +1,4 @@
-"""Scratch memory of plans: a plan uses that of a larger plan, never one for two sizes."""
+"""Scratch memory of plans: a plan uses a larger plan's memory, never one for two sizes."""
 
 from __future__ import annotations
 
