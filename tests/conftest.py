@@ -67,6 +67,11 @@ LONG = (
     *("inputs_outputs", "bench_view", "llm", "start", "pictures", "schedules", "embed", "missing"),
     *("profile_view", "train_view", "tabs", "teach_view", "self_test", "program", "grids"),
 )
+# Files of native tests that compile most kernels.
+LONG_NATIVE = (
+    *("tables", "matrices", "fusion", "kv_cache", "decoder_fusion", "naga", "lora", "scheduler"),
+    *("int8_products", "random_fusion", "adapter_classes", "phone", "suites", "joined_matrices"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -106,14 +111,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort browser tests last: asyncio.run fails once Playwright's event loop is running.
 
-    The longest files come first among them, so that no process ends up alone with one.
+    The longest files of a folder come first, so that no process ends up alone with one.
     """
-    folder = ROOT / "tests" / "browser"
-    ranks = {f"test_{name}.py": rank for rank, name in enumerate(LONG)}
+    folders = (("native", LONG_NATIVE), ("browser", LONG))
 
-    def place(item: pytest.Item) -> tuple[bool, int]:
-        in_browser = item.path.is_relative_to(folder)
-        return in_browser, ranks.get(item.path.name, len(ranks)) if in_browser else 0
+    def place(item: pytest.Item) -> tuple[int, int]:
+        for at, (name, long) in enumerate(folders, 1):
+            if item.path.is_relative_to(ROOT / "tests" / name):
+                stem = item.path.stem.removeprefix("test_")
+                return at, long.index(stem) if stem in long else len(long)
+        return 0, 0
 
     items.sort(key=place)
     usual = {item for item in items if item.get_closest_marker("thorough") is None}

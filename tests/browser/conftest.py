@@ -21,7 +21,7 @@ from support.harness import image_text_cases, limits
 from support.harness.parts import CRASH_SECTION
 from support.harness.shared_harness import SharedHarness
 from support.harness.task_cases import models_folder
-from support.page.page import python
+from support.page.page import COUNTS, check_counts, python
 from support.page.shared_page import SharedPage
 from webpte_host.harness.browser import Harness, open_browser
 from webpte_host.harness.watchdog import BrowserProcesses
@@ -168,8 +168,7 @@ def fresh_harness(workshop: BrowserContext, site: Site) -> Iterator[Harness]:
 @pytest.fixture
 def flat_counts(harness: Harness) -> Iterator[None]:
     """Nothing that the test loads may stay on the device."""
-    code = "counts = (await shared_device()).counts(); return [counts['buffers'], counts['plans']]"
-    before = python(harness, code)
+    before = python(harness, COUNTS)
     yield
     if not harness.lost:
-        assert python(harness, code) == before
+        check_counts(harness, before)

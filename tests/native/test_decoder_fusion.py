@@ -134,7 +134,7 @@ def test_shares_merged_in_the_gemv(shape: Shape) -> None:
     wait(native.compare(program, [*fill, *steps], 1e-5))
 
     async def kernels() -> set[str]:
-        async with await webpte.load(program, device=native.make_device()) as loaded:
+        async with await webpte.load(program, device=native.shared_device()) as loaded:
             await loaded.forward(*steps[0])
             return {kernel.split()[0].rstrip(":") for kernel in loaded.kernels}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-from dataclasses import replace
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -15,10 +13,9 @@ import webpte
 from support.cases.attention.attention_cases import TALK
 from support.cases.attention.attention_programs import CacheCase
 from support.cases.attention.update_programs import UpdateCase
-from support.devices.native import make_device, need_native
+from support.devices.native import need_native, shared_device
 from support.harness import extent
 from support.llm.optimum_programs import answers, files
-from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
 from webpte.llm import Generator
 from webpte.llm.generation import ignore_stops
@@ -70,13 +67,6 @@ def _driver() -> None:
     need_native()
 
 
-@cache
-def device_for(adapter: str) -> NativeDevice:
-    device = make_device("phone" if adapter == "phone" else "gpu")
-    device.info = replace(device.info, software=adapter == "plain")
-    return device
-
-
 # Steps that do not divide the number of kinds: each is there.
 @pytest.mark.parametrize(
     ("case", "adapter", "kind"),
@@ -118,7 +108,7 @@ def compare(case: CacheCase, adapter: str, kind: str | None) -> None:
         program = case.program()
         async with (
             await webpte.llm.load(program, device="numpy", kv_cache=kind) as reference,
-            await webpte.llm.load(program, device=device_for(adapter), kv_cache=kind) as native,
+            await webpte.llm.load(program, device=shared_device(adapter), kv_cache=kind) as native,
         ):
             for index in range(len(case.steps)):
                 (wanted,) = await reference.forward(*case.inputs(index))
@@ -138,7 +128,7 @@ def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
     """Fused attention writes the same words as the reference, so tokens stay the same."""
 
     async def check() -> None:
-        path, device = LLAMAS / f"{name}.pte", device_for("gpu")
+        path, device = LLAMAS / f"{name}.pte", shared_device()
         async with (
             await webpte.llm.load(path, device=device, kv_cache=kind) as here,
             await webpte.llm.load(path, device=device, kv_cache=kind) as there,
@@ -168,7 +158,7 @@ def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
 def test_caches_beside_delegates_of_xnnpack(name: str, kind: str) -> None:
     async def check() -> None:
         found = []
-        for device in (device_for("gpu"), "numpy"):
+        for device in (shared_device(), "numpy"):
             async with await webpte.llm.load(
                 files()[f"{name}.pte"], device=device, kv_cache=kind
             ) as program:

@@ -59,9 +59,9 @@ def differs(case: RowCase, tiling: int, k_parts: int, shape: str = WHOLE) -> flo
     return float(np.abs(got - want).max() / np.abs(want).max())
 
 
-# Every fourth runs by default: tiles of four matrices along rows, then along columns. A driver for
-# CPUs takes half a minute to compile tiles of four along both.
-CONFIGS = chain([(1, 2), (2, 3), (0, 1), (2, 2), (3, 1)], repeat((2, 1)))
+# Every fourth runs by default: tiles of two along both, of four along columns. Tiles of four along
+# rows take a driver for CPUs as long to compile, tiles of four along both half a minute.
+CONFIGS = chain([(2, 2), (2, 3), (0, 1), (1, 2), (3, 1)], repeat((2, 1)))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_few_rows(rows: int) -> None:
 
 
 # Of Apple, Intel, NVIDIA (twice), and each that no vendor is known to have.
-SHAPES = extent.some(["8x8x8", "8x16x16"], "16x8x16", "16x8x8", "8x8x16", "8x16x8", "16x16x8")
+SHAPES = extent.some(["8x16x16"], "8x8x8", "16x8x16", "16x8x8", "8x8x16", "8x16x8", "16x16x8")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -93,7 +93,7 @@ def test_matrices_in_parts(case: RowCase, shape: str) -> None:
     assert differs(case, 2, 1, f"f16 f32 {shape}") < 1e-6
 
 
-@pytest.mark.parametrize("shape", ["16x16x16", *SHAPES])
+@pytest.mark.parametrize("shape", dict.fromkeys(["16x16x16", "8x8x8", *SHAPES]))
 def test_the_self_test_multiplies_in_every_shape(shape: str) -> None:
     device = matrix_device(f"f16 f32 {shape}")
     verdict = asyncio.run(run_self_test(device))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 from support.cases.sampling.sample_cases import is_nearly
-from support.devices.native import need_native
+from support.devices.native import need_native, shared_device
 from support.harness import extent
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.gpu.native.device import NativeDevice
@@ -43,14 +41,6 @@ ASKED = [
 @pytest.fixture(scope="module", autouse=True)
 def _driver() -> None:
     need_native()
-
-
-@cache
-def device_for(software: bool) -> NativeDevice:
-    """One device for all tests: a driver fails after some hundred."""
-    device = asyncio.run(NativeDevice.create())
-    device.info = replace(device.info, software=software)
-    return device
 
 
 async def compare(
@@ -93,10 +83,10 @@ async def compare(
 def test_tokens_are_those_of_the_reference(
     vocabulary: tuple[int, int, float], asked: Sampling, software: bool
 ) -> None:
-    asyncio.run(compare(*vocabulary, asked, device_for(software)))
+    asyncio.run(compare(*vocabulary, asked, shared_device("plain" if software else "gpu")))
 
 
 @pytest.mark.parametrize("asked", [ASKED[0], ASKED[6], ASKED[8]], ids=str)
 def test_logits_that_are_half_floats(asked: Sampling) -> None:
     """Many of them are equal, and all of those at a threshold are kept."""
-    asyncio.run(compare(5003, 40, 2.0, asked, device_for(False), dtype="float16"))
+    asyncio.run(compare(5003, 40, 2.0, asked, shared_device(), dtype="float16"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,10 +20,9 @@ from support.cases.cases import Array
 from support.cases.explain import explain
 from support.cases.software import slow_kernels
 from support.cases.tables import Row, agree, every_row, rows_of_every_kernel, usual_rows
-from support.devices.native import need_native
+from support.devices.native import need_native, shared_device
 from support.graphs.graphs import make_planner, read_graph
 from support.harness.extent import everything
-from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.graph.graph import Graph
 from webpte.engine.ops.core.records import Dispatch
 from webpte.engine.ops.core.target import GPU, Target
@@ -35,14 +33,6 @@ SOFTWARE = Target(software=True)
 @pytest.fixture(scope="module", autouse=True)
 def _driver() -> None:
     need_native()
-
-
-@cache
-def device_for(target: Target) -> NativeDevice:
-    """Create a device that gets the kernels for a target."""
-    device = asyncio.run(NativeDevice.create())
-    device.info = replace(device.info, software=target.software)
-    return device
 
 
 @cache
@@ -71,7 +61,7 @@ def test_row(row: Row) -> None:
     targets = [GPU]
     if str(row) in names_in_software() and in_software != kernels(graph, GPU):
         targets.append(SOFTWARE)
-    devices = [device_for(target) for target in targets]
+    devices = [shared_device("plain" if one.software else "gpu") for one in targets]
     want, *results = asyncio.run(on_devices(program, row.steps, ["numpy", *devices]))
     for target, got in zip(targets, results, strict=True):
         assert all(agree(row.case, *pair) for pair in zip(got, want, strict=True)), explain(

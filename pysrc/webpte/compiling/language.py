@@ -16,7 +16,8 @@ import numpy as np
 
 from webpte.compiling.plans import Table, plan_table, whole_delegate
 from webpte.engine.format.vulkan import ValueListValue
-from webpte.engine.gpu.recording.device import RecordingDevice
+from webpte.engine.gpu.device_info import BUFFER_LIMIT, DeviceInfo
+from webpte.engine.gpu.recording.device import EVERY_GPU, RecordingDevice
 from webpte.engine.graph.graph import Graph, Tensor, Value
 from webpte.engine.ops.sampling.sample import SETTINGS
 from webpte.engine.run.build import Build
@@ -35,7 +36,8 @@ from webpte.program import Program, build_of
 
 _SAMPLED = SamplerKind(sampled=True, with_top_k=True, with_top_p=True)
 _MOST_PLANS = 1000
-_MOST_CHUNK = 512
+# Tokens of a call: each chunk has a plan, and the largest decides on the memory of activations.
+_MOST_CHUNK, _MOST_OF_COMPUTERS = 512, 2048
 _TOKEN = {"name": "token", "dtype": "int32", "shape": [1, 1]}
 
 
@@ -50,7 +52,7 @@ async def language_tables(
         return None
     context = max_context_of(program)
     info = program.methods[name]
-    chunks = _chunks(tokens.shape[1], tokens.dynamic)
+    chunks = _chunks(tokens.shape[1], tokens.dynamic, device.info)
     if context is None or position.shape != (1,) or len(info.inputs) != 2 or 1 not in chunks:
         return None
     build = build_of(program)
@@ -70,7 +72,9 @@ async def language_tables(
         delegate = await with_sampler(build, name, body, kind)
         dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         given_at = partial(_inputs, dtypes, kind.sampled)
-        plans = [p async for p in plans_at(delegate, device, given_at, chunks, context)]
+        largest_first = chunks[::-1]  # others use its scratch memory
+        plans = [p async for p in plans_at(delegate, device, given_at, largest_first, context)]
+        plans.sort(key=lambda plan: plan["shapes"][0])
         ahead = ahead and all(_takes_sampled(plan, logits.shape[-1]) for plan in plans)
         inputs = [*given, *(more if kind.sampled else [])]
         methods[f"{name}.{purpose}"] = {"inputs": inputs, "outputs": [_TOKEN], "plans": plans}
@@ -88,12 +92,16 @@ async def language_tables(
     return methods, facts
 
 
-def _chunks(most: int, dynamic: bool) -> list[int]:
-    """Return the numbers of tokens of a call, from 1 to the largest."""
+def _chunks(most: int, dynamic: bool, info: DeviceInfo) -> list[int]:
+    """Return the numbers of tokens of a call, from 1 to the program's largest if the device allows.
+
+    A prompt then is as few calls as through Python.
+    """
     if not dynamic:
         return [most]
-    most = min(most, _MOST_CHUNK)
-    return [1 << power for power in range(most.bit_length()) if 1 << power <= most]
+    large = info.limits[BUFFER_LIMIT] > EVERY_GPU.limits[BUFFER_LIMIT]
+    most = min(most, _MOST_OF_COMPUTERS if large else _MOST_CHUNK)
+    return sorted({most, *(1 << power for power in range(most.bit_length()))})
 
 
 async def with_sampler(
@@ -113,6 +121,7 @@ async def with_sampler(
     if isinstance(made, str):
         raise UnsupportedError(f"method {name!r}: {made}")
     made.plans.keep(_MOST_PLANS)
+    made.plans.clear()  # the plan for the declared shapes, whose memory others would use
     return made
 
 

@@ -196,7 +196,7 @@ def _checks(python: Path, arguments: list[str]) -> list[_Section]:
         ("unit tests", [*pytest, *_by_file(), *arguments, "tests/unit"]),
         # A single process: all tests share a Firefox.
         ("Firefox tests", [*pytest, "-q", *_IN_BROWSER, *arguments, _FIREFOX]),
-        _native_tests(python, [*arguments, "tests/native"]),
+        _native_tests(python, [*arguments, "tests/native"], by_file=not arguments),
         # More processes than processors by one: tests in a browser wait for it, now and then.
         ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *arguments, "tests/browser"]),
     ]
@@ -246,10 +246,14 @@ def _by_file(more: int = 0) -> list[str]:
     return [*_processes(more), "--dist", "loadfile", "--no-loadscope-reorder", "-q"]
 
 
-def _native_tests(python: Path, arguments: list[str]) -> _Section:
-    """Return the section that distributes single tests: they share only compiled kernels."""
-    command = [str(python), "-m", "pytest", *_processes(), "--dist", "load", "-q"]
-    return "native tests", [*command, *arguments]
+def _native_tests(python: Path, arguments: list[str], by_file: bool = False) -> _Section:
+    """Return the section of native tests, which share only compiled kernels.
+
+    Single tests are distributed, so that a few files keep all processors busy, or whole files, so
+    that fewer kernels are compiled twice.
+    """
+    spread = _by_file() if by_file else [*_processes(), "--dist", "load", "-q"]
+    return "native tests", [str(python), "-m", "pytest", *spread, *arguments]
 
 
 def _cluster_tests(arguments: list[str]) -> _Section:

@@ -42,12 +42,15 @@ def test_the_gpu_is_free_soon_after_a_long_call_was_cancelled(harness: Harness) 
         slices.LONG_MS = slices.SLICE_MS = 0  # on a fast machine, too, the call is long
         try:
             (sliced,) = await program.forward(x)
-            cancelled = asyncio.ensure_future(program.forward(2 * x))
-            await asyncio.sleep(whole / 20)
-            cancelled.cancel()
-            await asyncio.wait({cancelled})
             (buffer,) = await program.device.create_buffers([4])
-            rest = await taken(program.device.read(buffer, 4))
+            for _ in range(10):  # a busy machine may hold up some of them
+                cancelled = asyncio.ensure_future(program.forward(2 * x))
+                await asyncio.sleep(whole / 20)
+                cancelled.cancel()
+                await asyncio.wait({cancelled})
+                rest = await taken(program.device.read(buffer, 4))
+                if rest < whole / 2:
+                    break
             program.device.destroy_buffers([buffer])
             (after,) = await program.forward(x)
         finally:

@@ -9,20 +9,9 @@ import pytest
 
 from support.devices.recorded import add_graph
 from support.graphs.graphs import chain
-from support.page.page import encode_bytes, python
+from support.page.page import COUNTS, check_counts, encode_bytes, python
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte_host.harness.browser import Harness
-
-COUNTS = """
-import asyncio, gc
-device = await shared_device()
-# Steps that run ahead of a conversation hold a program until they have ended, also a closed one.
-await device.native.queue.onSubmittedWorkDone()
-await asyncio.sleep(0.2)
-gc.collect()  # errors of promises are in cycles, with the buffers that they are about
-counts = device.counts()
-return [counts["buffers"], counts["plans"]]
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +19,7 @@ def flat_counts(harness: Harness) -> Iterator[None]:
     """Check that nothing which the test loads or holds stays on the device."""
     before = python(harness, COUNTS)
     yield
-    assert python(harness, COUNTS) == before
+    check_counts(harness, before)
 
 
 def test_outputs_stay_on_the_gpu_and_belong_to_the_caller(harness: Harness) -> None:

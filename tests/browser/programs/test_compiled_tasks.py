@@ -220,7 +220,7 @@ async ([address, calls]) => {
 """
 
 
-@pytest.mark.parametrize("family", ["moonshine", "whisper"])
+@pytest.mark.parametrize("family", extent.some(["whisper"], "moonshine"))
 def test_answers_in_tokens_are_those_of_python(page: Page, folder: Path, family: str) -> None:
     calls: list[tuple[np.ndarray, dict[str, str]]]
     if family == "moonshine":

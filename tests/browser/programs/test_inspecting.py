@@ -8,18 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from support.graphs.stitching import counting, logcumsumexp, method, unary
-from support.page.page import encode_bytes, python
+from support.page.page import COUNTS, check_counts, encode_bytes, python
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.harness.browser import Harness
 
 SIGMOID = "aten.sigmoid.default"
-
-COUNTS = """
-device = await shared_device()
-await device.native.queue.onSubmittedWorkDone()
-counts = device.counts()
-return [counts["buffers"], counts["plans"]]
-"""
 
 # Replaces an operator's kernel while a program is loaded and inspected.
 BROKEN = """
@@ -41,8 +34,7 @@ def flat_counts(harness: Harness) -> Iterator[None]:
     """A check that the test leaves nothing on the device; leftovers of others may go."""
     before = python(harness, COUNTS)
     yield
-    after = python(harness, COUNTS)
-    assert all(now <= then for now, then in zip(after, before, strict=True)), (after, before)
+    check_counts(harness, before)
 
 
 def test_a_language_model_agrees_with_numpy_and_goes_on(harness: Harness) -> None:

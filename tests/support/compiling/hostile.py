@@ -18,13 +18,15 @@ const random = (below) => { seed = (seed * 1103515245 + 12345) % 2147483648; ret
 const strange = [null, -1, 0, 1.5, 1e300, 2 ** 32, "", "x", "__proto__", [], {}, [[]], true, NaN];
 const places = (value, path = []) => [path, ...(value && typeof value === "object"
     ? Object.keys(value).flatMap((key) => places(value[key], [...path, key])) : [])];
+const all = places(given.table).slice(1);
 const found = {};
 for (let round = 0; round < 3000; round++) {
-    const table = structuredClone(given.table);
-    const all = places(table);
-    const path = all[1 + random(all.length - 1)];
-    const owner = path.slice(0, -1).reduce((value, key) => value[key], table);
+    const path = all[random(all.length)];
     const last = path.at(-1);
+    const copied = (value) => (Array.isArray(value) ? [...value] : { ...value });
+    const table = copied(given.table); // the rest is as it was, and not copied
+    let owner = table;
+    for (const key of path.slice(0, -1)) owner = owner[key] = copied(owner[key]);
     if (random(5)) owner[last] = strange[random(strange.length)];
     else if (Array.isArray(owner)) owner.splice(last, 1);
     else delete owner[last];

@@ -43,10 +43,14 @@ ADAPTERS = ("gpu", "phone")
 
 
 def make_device(adapter: str = "gpu") -> NativeDevice:
-    """Make a device that gets a GPU's kernels: with all of its limits, or with a phone's."""
+    """Make a device that gets a GPU's kernels: with all of its limits, or with a phone's.
+
+    A "plain" device gets a software adapter's kernels.
+    """
     dawn = load_dawn()
     found = find_adapter(dawn)
-    info = replace(like_a_phone(found.info) if adapter == "phone" else found.info, software=False)
+    info = like_a_phone(found.info) if adapter == "phone" else found.info
+    info = replace(info, software=adapter == "plain")
     return NativeDevice(dawn.open_device(found.owned.handle, info), info)
 
 

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import dedent
+from time import monotonic
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -96,6 +97,28 @@ def decode(item: dict[str, Any]) -> Array:
 def python(harness: Harness, code: str, **arguments: Any) -> Any:
     """Run code that uses the prelude."""
     return harness.python(PRELUDE + dedent(code), **arguments)
+
+
+COUNTS = """
+import gc
+device = await shared_device()
+await device.native.queue.onSubmittedWorkDone()
+gc.collect()  # errors of promises are in cycles, with the buffers that they are about
+counts = device.counts()
+return [counts["buffers"], counts["plans"]]
+"""
+
+
+def check_counts(harness: Harness, before: list[int]) -> None:
+    """Wait until no more is on the device than before.
+
+    Steps that run ahead of a conversation hold a program until they have ended, also a closed one.
+    """
+    until = monotonic() + limits.PROCESS_SECONDS
+    while (now := python(harness, COUNTS)) != before:
+        if all(is_now <= was for is_now, was in zip(now, before, strict=True)):
+            return  # something of an earlier test has gone
+        assert monotonic() < until, (before, now)
 
 
 def run_all(harness: Harness, runs: Sequence[Run]) -> list[Outcome]:

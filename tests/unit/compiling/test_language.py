@@ -9,16 +9,23 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import webpte
+from support.graphs.draft_pairs import Shape, decoder_model
 from webpte.compiling import runtime_files
+from webpte.compiling.device_classes import LEAST, MOST, DeviceClass
+from webpte.compiling.language import language_tables
+from webpte.compiling.plans import plan_table, whole_delegate
 from webpte.engine.gpu.recording.device import RecordingDevice
+from webpte.engine.run.request import RunRequest
+from webpte.program import build_of
 from webpte_host.base.layout import ROOT
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
 MODULES = Path(runtime_files.__file__).parent / "runtime"
-CHUNKS = [1, 2, 4, 8, 16, 32]
+CHUNKS = [1, 2, 4, 8, 16, 32, 63]
 Table = dict[str, Any]
 
 
@@ -61,6 +68,38 @@ def test_a_step_on_a_computers_gpu_has_fewer_dispatches(llama: Path) -> None:
 
 def dispatches_of_a_step(table: Table) -> int:
     return len(table["methods"]["forward.greedy"]["plans"][0]["dispatches"])
+
+
+def test_a_call_has_as_many_dispatches_as_through_python() -> None:
+    """Beside the argmax, for one token and for the longest prompt of a call, in one call."""
+    program = decoder_model(Shape(1, 64, 128, 4, 2, 64, context=2304, chunk=2047, rotary=True))
+
+    async def counts(kind: DeviceClass) -> tuple[list[int], list[int], list[int]]:
+        device = RecordingDevice(kind.info)
+        options = webpte.Options(tuned=False)
+        async with await webpte.load(program, device=device, options=options) as loaded:
+            body = whole_delegate(build_of(loaded).methods["forward"])
+            own = []
+            for count in (1, 2047):
+                given = [np.zeros((1, count), np.int64), np.zeros(1, np.int64)]
+                own.append(
+                    len((await plan_table(body, device, RunRequest(given)))[1]["dispatches"])
+                )
+            tables = await language_tables(loaded, device)
+            assert tables is not None
+            plans = tables[0]["forward.greedy"]["plans"]
+            found = {p["shapes"][0][1]: p for p in plans}
+            labels = [found[count]["labels"] for count in (1, max(found))]
+        assert all(each[-1] == "aten.argmax.default" for each in labels)
+        rest = [sum(label != "aten.argmax.default" for label in each) for each in labels]
+        return tables[1]["chunks"], own, rest
+
+    chunks, own, compiled = asyncio.run(counts(MOST))
+    assert chunks == [*(1 << power for power in range(11)), 2047]
+    assert compiled == own
+    chunks, own, compiled = asyncio.run(counts(LEAST))
+    assert chunks == [1 << power for power in range(10)]  # less memory
+    assert compiled[0] == own[0]
 
 
 def test_caches_and_weights_are_shared(llama: Path) -> None:

@@ -18,8 +18,10 @@ from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.run import delegate as delegate_module
+from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.request import RunRequest
 from webpte.llm.decode.decoder import decoder_of
+from webpte.program import build_of
 
 
 def counting(extra: Callable[[GraphWriter, Any], Any] | None = None) -> GraphWriter:
@@ -124,6 +126,9 @@ def test_a_shape_that_could_not_be_prepared_can_be_tried_again(method: str) -> N
     async def run() -> None:
         device = SimulatedDevice()
         program = await load(summing(), device=device)
+        delegate = build_of(program).methods["forward"].only_delegate
+        assert isinstance(delegate, GpuDelegate)
+        delegate.plans.clear()  # whose scratch memory others would use
         before = device.counts()
         device.inject(errors.OutOfMemoryError, method=method)
         with pytest.raises(errors.OutOfMemoryError, match="injected"):

@@ -2,8 +2,8 @@
 
 Attention of a single token leaves a share for each split of the keys; `attention_flash_reduce`
 adds them up. A GEMV that alone reads the result can do so itself, in each of its workgroups
-(wgsl/lib/gemm/gemv_shares_row.wgsl). The two are dispatches of two calls, so that it is found
-after lowering, and left alone in graphs without fusion.
+(wgsl/lib/gemm/gemv_shares_row.wgsl). Attention says whether that is faster; the two are dispatches
+of two calls, so that the GEMV is found after lowering, and left alone in graphs without fusion.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from webpte.engine.graph.graph import Call, Graph
-from webpte.engine.ops.attention.attention_kernels import is_merged
 from webpte.engine.ops.core.records import Dispatch, ceil_div, fold_grid
 from webpte.engine.ops.core.target import Target
-from webpte.engine.ops.gemm.gemv_q4 import PARTIALS, QUAD_BYTES, SCALAR_PARTIALS
+from webpte.engine.ops.gemm.gemv_q4 import GemvConfig
 from webpte.engine.plan.memory_plan import MemoryPlan
 from webpte.engine.rewrite.dataflow import Dataflow
 
@@ -54,14 +53,14 @@ class SharesMerger:
             (attention, merge), (step, gemv) = found[index : index + 2]
             if merge is None or gemv is None or (merge.kernel, gemv.kernel) != (MERGE, GEMV):
                 continue
-            if not attention.call.parts:
+            if not (merge.mergeable and attention.call.parts):
                 continue
             if (merging := self._merging(merge, gemv, target)) is not None:
                 found[index : index + 2] = [(step, merging)]
         return found
 
     def _merging(self, merge: Dispatch, gemv: Dispatch, target: Target) -> Dispatch | None:
-        """Return a GEMV that merges, or None if both dispatches are needed or faster."""
+        """Return a GEMV that merges, or None if both dispatches are needed."""
         values, stats, output = merge.bindings
         x, gain, *rest = gemv.bindings
         if not (isinstance(x, int) and isinstance(output, int) and self._is_alone(output, x)):
@@ -74,17 +73,16 @@ class SharesMerger:
         _, columns, inner = struct.unpack_from("3I", gemv.params)
         whole = tokens == 1 and rows == heads and stride == size and inner == heads * size
         fits = size % 4 == 0 and heads * splits <= MOST_WEIGHTS
-        if not (whole and fits and is_merged(columns, inner, splits, target)):
+        if not (whole and fits):
             return None
         types = {name: text for name, text in gemv.types if name != "ROW"}
         types |= {"SPLITS": of_merge["SPLITS"], "HEAD_QUADS": str(size // 4)}
-        grid = gemv.grid
-        lanes = WIDER // int(types["SLICES"])
-        quads = int(types["CHUNK"]) * int(types["SLICES"]) * int(types["X_QUADS"])
-        floats = WIDER + SCALAR_PARTIALS + heads * splits + 1
-        shared = (quads + WIDER + lanes * PARTIALS) * QUAD_BYTES + floats * 4
+        wider, grid = GemvConfig(WIDER, int(types["SLICES"])), gemv.grid
+        staged = int(types["CHUNK"]) * wider.slices * int(types["X_QUADS"])
+        shared = wider.float_bytes(staged, 1) + 4 * (heads * splits + 1)
         if int(types["THREADS"]) < WIDER and shared <= target.shared_bytes:
-            types["THREADS"], grid = str(WIDER), fold_grid(ceil_div(columns, 4 * lanes))
+            types["THREADS"] = str(WIDER)
+            grid = fold_grid(ceil_div(columns, wider.columns))
         return replace(
             gemv,
             kernel=MERGING,

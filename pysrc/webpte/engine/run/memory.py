@@ -146,6 +146,15 @@ class DelegateMemory:
         self._scratch_users[key] += 1
         return Resource(self._scratch[key], 0, key[1])
 
+    def scratch_for(self, wanted: ScratchKey, taken: Collection[ScratchKey]) -> ScratchKey:
+        """Return the smallest scratch for a plan that is there already, or `wanted`, to be made.
+
+        Plans run one after the other, so that a plan can use a larger plan's. A plan that has
+        `taken` a scratch for another size may need both at once.
+        """
+        there = [key for key in self._scratch if key[0] == wanted[0] and key[1] >= wanted[1]]
+        return min((key for key in there if key not in taken), default=wanted)
+
     def release_scratch(self, key: ScratchKey) -> None:
         self._scratch_users[key] -= 1
         if not self._scratch_users[key] and key in self._scratch:
@@ -182,6 +191,7 @@ class PlanMemory:
     def __init__(self, memory: DelegateMemory) -> None:
         self._memory = memory
         self._scratch: list[ScratchKey] = []
+        self._chosen: dict[ScratchKey, ScratchKey] = {}
         self._blocks: list[bytes] = []
 
     async def blocks(self, params: Sequence[bytes]) -> list[Resource]:
@@ -197,17 +207,23 @@ class PlanMemory:
             (block,) = await self.blocks([binding])
             return block
         if isinstance(binding, Scratch):
-            key = (binding.key, aligned(binding.nbytes))
-            taken = await self._memory.take_scratch(key)
-            self._scratch.append(key)
-            return taken
+            return await self._scratch_of(binding.key, aligned(binding.nbytes))
         if isinstance(binding, IndexFlag):
             return await self._memory.faults()
         return await self._memory.absent()
+
+    async def _scratch_of(self, name: str, nbytes: int) -> Resource:
+        wanted = (name, nbytes)
+        if wanted not in self._chosen:
+            self._chosen[wanted] = self._memory.scratch_for(wanted, self._chosen.values())
+        key = self._chosen[wanted]
+        taken = await self._memory.take_scratch(key)
+        self._scratch.append(key)
+        return Resource(taken.buffer, 0, nbytes)
 
     def release(self) -> None:
         """Free the memory; a second call does nothing."""
         for key in self._scratch:
             self._memory.release_scratch(key)
         self._memory.arena.release(self._blocks)
-        self._scratch, self._blocks = [], []
+        self._scratch, self._chosen, self._blocks = [], {}, []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
 
 import pytest
 
@@ -23,20 +22,23 @@ class Compiler:
 
     def __init__(self) -> None:
         self.compiled: list[list[str]] = []
-        self.numbers = count(1)
+        self.numbers: dict[str, int] = {}  # in the order in which compiling began
         self.ready = asyncio.Event()
         self.ready.set()
         self.cache = PipelineCache(self.compile)
 
     async def compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
         self.compiled.append([spec.label for spec in specs])
+        for label in self.compiled[-1]:
+            if label != "bad":
+                self.numbers.setdefault(label, len(self.numbers) + 1)
         await asyncio.sleep(0.001)
         for done in range(1, len(specs) + 1):
             progress("compile", done, len(specs))
             await self.ready.wait()
-        if any(spec.label == "bad" for spec in specs):
+        if "bad" in [spec.label for spec in specs]:
             raise ShaderError("bad")
-        return [next(self.numbers) for _ in specs]
+        return [self.numbers[spec.label] for spec in specs]
 
     async def get(self, *labels: str, progress: Progress | None = None) -> list[int]:
         return await self.cache.get([spec(label) for label in labels], progress)

@@ -261,6 +261,7 @@ def attention_dispatches(
             ("STEPS", str(ceil_div(splits, max(1, REDUCE_SIZE // value_size)))),
         ),
         overrides=(("VALUE_HEAD", value_size),),
+        mergeable=merges_in_gemv(call, splits),
     )
     return [attention, reduction]
 
@@ -271,7 +272,8 @@ def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
     most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], each))
     wanted = call.target.adapter.workgroups(WORKGROUPS[kernel])
     default = max(1, min(most, ceil_div(wanted, jobs)))
-    if merges_in_gemv(call):
+    few = call.k.sizes[2] <= MERGED_KEYS and call.v.sizes[3] <= MOST_MERGED_HEAD
+    if few and merges_in_gemv(call, MOST_MERGED):
         default, most = min(default, MOST_MERGED), min(most, MOST_MERGED)
     if not call.target.wants_candidates:
         return default
@@ -284,24 +286,15 @@ def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
     return call.target.choice("attention", shape_class, f"{default} splits", candidates)
 
 
-def merges_in_gemv(call: Attention) -> bool:
-    """Return whether the linear layer behind is to add up the shares of few splits itself.
-
-    The planner lets it do so (plan/merged_shares.py), which saves a dispatch.
-    """
-    one = call.out.sizes[0] * call.out.sizes[2] == 1 and call.k.sizes[2] <= MERGED_KEYS
-    one = one and call.v.sizes[3] <= MOST_MERGED_HEAD
-    numbers = call.out.sizes[1] * call.v.sizes[3]
-    return one and call.width > 0 and is_merged(call.width, numbers, MOST_MERGED, call.target)
-
-
-def is_merged(columns: int, inner: int, splits: int, target: Target) -> bool:
-    """Return whether a GEMV adds up shares faster than another dispatch.
+def merges_in_gemv(call: Attention, splits: int) -> bool:
+    """Return whether the GEMV behind adds up so many shares faster than another dispatch.
 
     Each of its workgroups reads the whole row from every split.
     """
-    read = ceil_div(columns, MERGED_COLUMNS) * inner * splits
-    return splits <= MOST_MERGED and read <= target.adapter.workgroups(MOST_MERGED_NUMBERS)
+    one = call.out.sizes[0] * call.out.sizes[2] == 1 and call.width > 0
+    numbers = ceil_div(call.width, MERGED_COLUMNS) * call.out.sizes[1] * call.v.sizes[3] * splits
+    few = numbers <= call.target.adapter.workgroups(MOST_MERGED_NUMBERS)
+    return one and few and splits <= MOST_MERGED
 
 
 def pack_params(

@@ -70,7 +70,8 @@ class Dispatch:
 
     `bindings` follow the shader's `@binding` lines in order; the uniform block with the params
     comes last in the shader and is not listed. `types` replace `${NAME}` in the shader's text,
-    `overrides` set its override constants.
+    `overrides` set its override constants. `mergeable`: a dispatch behind may do the work itself
+    (plan/merged_shares.py), which is faster.
     """
 
     kernel: str  # wgsl/<kernel>.wgsl
@@ -79,6 +80,7 @@ class Dispatch:
     grid: Grid
     types: tuple[tuple[str, str], ...] = ()
     overrides: tuple[tuple[str, float], ...] = ()
+    mergeable: bool = False
 
 
 @dataclass(frozen=True)

@@ -50,12 +50,19 @@ class GemvConfig:
 
     def shared_bytes(self, weights: PackedWeights, matrices: int) -> int:
         """Return the bytes of shared memory that the kernel declares."""
-        sums = matrices * (self.threads + self.columns // 4 * PARTIALS)
         if self.rounded:
             stats = self.threads + SCALAR_PARTIALS
-            return (sums + stats) * QUAD_BYTES + weights.steps * CODE_BYTES
+            return (self._sums(matrices) + stats) * QUAD_BYTES + weights.steps * CODE_BYTES
         staged = self.chunk(weights) * self.slices * quads_per_unit(weights)
-        return (staged + sums) * QUAD_BYTES + (self.threads + SCALAR_PARTIALS) * 4
+        return self.float_bytes(staged, matrices)
+
+    def float_bytes(self, staged: int, matrices: int) -> int:
+        """Return the bytes for a row of floats, of which so many quads are staged at once."""
+        floats = self.threads + SCALAR_PARTIALS
+        return (staged + self._sums(matrices)) * QUAD_BYTES + floats * 4
+
+    def _sums(self, matrices: int) -> int:
+        return matrices * (self.threads + self.columns // 4 * PARTIALS)
 
     def types(self, weights: PackedWeights, matrices: int) -> Types:
         """Return the text constants of wgsl/lib/gemm/gemv_q4.wgsl and of what x is."""
