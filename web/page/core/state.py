@@ -84,6 +84,7 @@ class AppState:
     narrow: bool = False  # a small screen, where long lists start folded
     cards: Sequence[Card] = ()  # the usable cards of the gallery
     kept: frozenset[str] = frozenset()  # addresses of files that the library has
+    room: int | None = None  # bytes that the library may still take; None while it is unknown
     session: Session | None = None
     tuning: bool = False  # kernels are being timed in the background
     opening: str = ""  # the name of the program that is being opened
