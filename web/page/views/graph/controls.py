@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from page.shared.html.markup import Html, h
 from page.shared.html.units import count_text, plural
-from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Act, Choices
+from page.views.graph.choices import DRAWINGS, Act, Choices
 from page.views.graph.names import short
 from page.views.graph.outline import OutlineCall
+from page.views.graph.sources import GraphSource
 from page.views.graph.tints import Tints
 from webpte.inspection.report import MethodGraph
 
@@ -19,19 +20,25 @@ KEYS = (
 )
 
 
-def controls_view(choices: Choices, act: Act, has_folds: bool, found: int) -> Html:
+def controls_view(
+    choices: Choices, act: Act, has_folds: bool, found: int, source: GraphSource
+) -> Html:
     """Return the controls; `found` is the number of search results."""
     return h(
         "div",
         _switch("drawing", choices.drawing, DRAWINGS, "Diagram or list", act),
-        _switch("stage", choices.stage, STAGES, "Which graph", act),
+        _switch("stage", choices.stage, source.stages, "Which graph", act)
+        if source.stages
+        else None,
         _search(choices, act, found),
         h(
             "div",
             h("span", "colour by", class_="label"),
-            _switch("colour", choices.colour, COLOURS, "Colour by", act),
+            _switch("colour", choices.colour, source.colours, "Colour by", act),
             class_="graph-colour",
-        ),
+        )
+        if source.colours
+        else None,
         _folds(act)
         if has_folds and (choices.drawing == "drawn" or not choices.searching)
         else None,
@@ -39,7 +46,7 @@ def controls_view(choices: Choices, act: Act, has_folds: bool, found: int) -> Ht
     )
 
 
-def _switch(name: str, chosen: str, words: dict[str, str], label: str, act: Act) -> Html:
+def _switch(name: str, chosen: str, words: Mapping[str, str], label: str, act: Act) -> Html:
     buttons = [
         h(
             "button",
