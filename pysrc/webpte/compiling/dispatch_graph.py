@@ -114,7 +114,7 @@ class _Tracer:
                 inputs += self._unread(buffer, offset, offset + size)
                 outputs.append(self._give(at, binding, buffer, offset, offset + size))
         stem = kernel["label"] or kernel["wgsl"].rpartition("/")[2]
-        code = partial(self._compiled.shaders.get, kernel["wgsl"], "")
+        code = partial(_code_of, self._compiled.shaders, kernel["wgsl"])
         shown = GraphKernel(stem, tuple(grid), dict(kernel["overrides"]), {}, code, block)
         return Node(
             at, label or stem, f"dispatch {at}, {stem}", "gpu", None, None, at, at,
@@ -191,6 +191,10 @@ class _Tracer:
                         key, kind, one["dtype"], shape, shape, None, None
                     )
                     yield key
+
+
+def _code_of(shaders: Mapping[str, str], file: str) -> str:
+    return shaders.get(file, "")
 
 
 def _bytes(key: str, kind: str, size: int) -> GraphValue:

@@ -195,7 +195,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(one)
 
 
-HOSTILE = (None, -1, 2**63, 1e308, "x", True, [], {}, [[]], sys.maxsize)
+HOSTILE: tuple[object, ...] = (None, -1, 2**63, 1e308, "x", True, [], {}, [[]], sys.maxsize)
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)

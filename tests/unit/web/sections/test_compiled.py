@@ -7,7 +7,6 @@ import io
 import json
 import re
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,7 +85,9 @@ def test_the_class_of_devices_is_chosen(folder: dict[str, bytes]) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive(dropped(folder, "folder"))
         assert "for every GPU" not in browser.html["view-graph"]
-        assert re.search(r'value="program.json" selected[^>]*>every GPU', browser.html["view-graph"])
+        assert re.search(
+            r'value="program.json" selected[^>]*>every GPU', browser.html["view-graph"]
+        )
         await app.receive({"act": "graph:compiled", "name": "file", "value": "software.json"})
         assert re.search(r'value="software.json" selected', browser.html["view-graph"])
         await app.receive({"act": "graph:compiled", "name": "plan", "value": "7"})  # there is none

@@ -139,13 +139,10 @@ def drawing_tools(full: bool, act: Act) -> Html:
     return h("div", buttons, window, class_="graph-tools", role="group", aria_label="Drawing")
 
 
-def legend_view(
-    choices: Choices, tints: Tints, act: Act, *, traced: bool, clock: bool, busy: bool
-) -> Html:
-    """Return the legend of the colours; for times that are not measured, how to measure them.
-
-    `traced`: there is a trace, with or without times. `clock`: the device can time kernels.
-    """
+def legend_view(choices: Choices, tints: Tints, act: Act, source: GraphSource) -> Html:
+    """Return the legend of the colours; for times that are not measured, how to measure them."""
+    trace, busy = source.trace, source.busy
+    clock = source.clock if trace is None else trace.timed
     if choices.colour != "time" or tints.times is not None:
         again = choices.colour == "time"
         return h(
@@ -156,7 +153,7 @@ def legend_view(
         text = "Times are of the optimized graph."
         button = h("button", "Optimized graph", type="button", data_act=act("stage"),
                    data_value="planned")  # fmt: skip
-    elif not clock or traced:
+    elif not clock or trace is not None:
         text, button = NO_CLOCK if not clock else "The last profile was of other calls.", None
         button = _measure(act, "Profile again", busy) if clock else None
     else:

@@ -15,7 +15,7 @@ from page.views.graph.controls import (
     legend_view,
     summary_view,
 )
-from page.views.graph.drawn import Drawing, drawing_of, paint_of
+from page.views.graph.drawn import drawing_of, marks_of, paint_of
 from page.views.graph.inside import CallParts, inside_view
 from page.views.graph.names import Names
 from page.views.graph.outline import (
@@ -78,7 +78,9 @@ class GraphPanel(Panel):
                 self._compiled = CompiledSource(compiled)
             return self._compiled
         self._compiled = None
-        return session and SessionSource(self.state, session, self._stages, self._runs)
+        if session is None:
+            return None
+        return SessionSource(self.state, session, self._stages, self._runs)
 
     # ---- drawing
 
@@ -131,24 +133,13 @@ class GraphPanel(Panel):
                 source.head(self.act),
                 controls_view(choices, self.act, bool(graph.layers), len(matches), source),
                 summary_view(source.device, graph, choices, matches),
-                self._legend(source, tints),
+                legend_view(choices, tints, self.act, source),
                 h("div", body, inside, class_="graph-parts"),
                 class_="card graph graph-full" if choices.full else "card graph",
             )
         )
         if drawn:
             self._tell_drawing(source, graph, tints, matches, reveal)
-
-    def _legend(self, source: GraphSource, tints: Tints) -> Html:
-        trace = source.trace
-        return legend_view(
-            self._choices,
-            tints,
-            self.act,
-            traced=trace is not None,
-            clock=source.clock if trace is None else trace.timed,
-            busy=source.busy,
-        )
 
     def _list_view(self, graph: MethodGraph, tints: Tints, names: Names) -> Html:
         choices, boxes = self._choices, self._listed(graph)
@@ -187,7 +178,7 @@ class GraphPanel(Panel):
         boxes = self._outline(graph)
         drawing = drawing_of(graph, boxes, source.names(self._choices.stage))
         text, paint = drawing.json(), paint_of(graph, boxes, drawing, tints)
-        data: dict[str, object] = {"mark": self._marks(drawing, matches, reveal)}
+        data: dict[str, object] = {"mark": marks_of(drawing, self._choices, matches, reveal)}
         if text != self._sent[0]:
             data["drawing"] = text
         if "drawing" in data or paint != self._sent[1]:
@@ -199,17 +190,6 @@ class GraphPanel(Panel):
             graph=f"{source.key} {self._choices.stage}",
             full=self._choices.full,
         )
-
-    def _marks(
-        self, drawing: Drawing, matches: list[OutlineCall], reveal: bool
-    ) -> dict[str, object]:
-        chosen = self._choices.chosen
-        return {
-            "chosen": None if chosen is None else drawing.box_of[chosen],
-            "found": sorted({drawing.box_of[call.node.id] for call in matches}),
-            "searching": self._choices.searching,
-            "reveal": reveal,
-        }
 
     # ---- how it is looked at
 
