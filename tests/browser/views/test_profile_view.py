@@ -108,7 +108,7 @@ def test_a_run_is_traced_looked_at_and_kept(page: Page) -> None:
     expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
     page.go_back()
     expect(row).to_be_visible()
-    box.locator("rect[data-node]").last.click()
+    stacked.locator("rect[data-node]").last.click()
     expect(page.locator("#graph-inside h3").first).to_contain_text("softmax")
     page.go_back()
 
