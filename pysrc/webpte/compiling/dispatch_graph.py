@@ -2,7 +2,7 @@
 
 A plan reuses buffers, so a buffer is not a value: each write makes a new value of the bytes that it
 covers, and a read takes the values that lie there. A write to bytes that nothing has read since the
-last write may leave some of them as they are, so it takes that value, too.
+last write may leave some of the bytes unchanged, so it takes the value of that write, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webpte.inspection.report.method_graph import (
 
 COMPILED = "compiled"  # the stage of such a graph
 MOST_PIECES = 1000  # of a buffer: a graph of more could not be read
-BYTES = "bytes"  # stands for the dtype where a description has none
+BYTES = "bytes"  # stands for the dtype of values whose dtype a description does not tell
 
 
 def dispatch_graph(compiled: CompiledFiles, file: str, method: str, plan: int) -> MethodGraph:

@@ -1,7 +1,7 @@
 """Reads the files of a compiled program: its descriptions, checked, and its kernels.
 
-The files come from anywhere. Only what a description says of kernels, buffers and dispatches is
-read, and every number is in the range of what it counts afterwards; nothing is run.
+The files come from anywhere. Only the kernels, buffers and dispatches of a description are read,
+and every number is in the range of the things that it counts afterwards; nothing is run.
 """
 
 from __future__ import annotations

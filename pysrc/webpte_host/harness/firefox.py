@@ -29,7 +29,9 @@ _KEYS = {ENTER: "\ue007", "Escape": "\ue00c"}  # WebDriver's names
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _EXPECT_SECONDS = 300.0
-_LABEL_SECONDS = 60.0  # until an element with a label is there: ten times what a busy machine needs
+_LABEL_SECONDS = (
+    60.0  # until an element with a label is there: ten times the need of a busy machine
+)
 _ADDRESS_FILE = "WebDriverBiDiServer.json"  # in the profile, once the driver's port is open
 
 # Calls a function with an argument and returns its result, both as JSON.

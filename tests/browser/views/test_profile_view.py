@@ -78,7 +78,7 @@ def test_a_run_is_traced_looked_at_and_kept(page: Page) -> None:
     panel.get_by_role("button", name="Pin this run").click()
     expect(panel.get_by_role("button", name="Unpin all")).to_be_visible()
     panel.locator("select[name=run]").select_option("first")
-    # Both runs are on one axis, which zooms and moves as one.
+    # Both runs are on one axis, so they zoom and move together.
     stacked = panel.get_by_role("group", name=re.compile("^Timeline of 2 runs"))
     expect(stacked.locator("rect title").first).to_have_text(re.compile("^A: "))
     expect(stacked.locator("rect title").last).to_have_text(re.compile("^B: "))

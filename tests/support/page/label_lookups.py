@@ -1,4 +1,4 @@
-"""Lookups by label, role or text have a limit of their own, and an error with the labels there.
+"""Lookups by label, role or text have a shorter limit, and an error with the labels there.
 
 Playwright waits as long for a label that no page has as for work that takes long. Here an action on
 a locator that names a label waits `limits.LABEL_MS` for its element, and only then, as long as the

@@ -1,7 +1,7 @@
 """Language models of the Hugging Face Hub whose programs run here, to download by a click.
 
-Each is opened by its name, as if it had been typed. Sizes and contexts are those of their cards in
-the Hub; a program that needs more memory than there is asks for a shorter context when it opens.
+Each is opened by its name, as if it had been typed. Sizes and contexts come from the models' cards
+in the Hub; a program that needs more memory than the device has asks for a shorter context.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which errors say that a file next to a program does not exist."""
+"""Errors of files next to a program: does the file not exist, or could it not be read?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled programs that are dropped: their dispatches in the graph, and what is refused."""
+"""Compiled programs that are dropped: their dispatches in the graph, and refused files."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_wrong_files_are_named(folder: dict[str, bytes], case: str) -> None:
         await app.receive(message)
         assert told in browser.html["error"]
         check(browser.html["error"])
-        assert app._state.compiled is not None  # the one before stays
+        assert app._state.compiled is not None  # the program before stays
         assert app._state.compiled.name == "digits.pte"
 
     drive(script)

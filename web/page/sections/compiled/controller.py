@@ -39,7 +39,7 @@ class CompiledController:
         self._state.tell("Closed")
 
     def takes(self, files: Sequence[Any], paths: Sequence[str] = ()) -> bool:
-        """Return whether files are of a compiled program; `paths` are those of a dropped folder."""
+        """Return whether files are of a compiled program; `paths` come with a folder."""
         if paths:
             return any(_inside(path) in DESCRIPTIONS for path in paths)
         names = [self._state.browser.source(file).name for file in files]

@@ -74,7 +74,7 @@ def inside_view(
 
 
 def _linked(parts: CallParts, act: Act) -> Html | None:
-    """Return links to the calls of the other graph, if there is one."""
+    """Return links to the calls of the other graph; None for a graph without another."""
     if parts.graph.stage not in STAGES:
         return None
     planned = parts.graph.stage == "planned"

@@ -71,7 +71,7 @@ class GraphPanel(Panel):
 
     @property
     def _source(self) -> GraphSource | None:
-        """Where graphs come from: a compiled program, if one is shown, or the open program."""
+        """The source of graphs: the compiled program that is shown, or the open program."""
         compiled, session = self.state.compiled, self.state.session
         if compiled is not None:
             if self._compiled is None or self._compiled.compiled is not compiled:

@@ -1,4 +1,4 @@
-"""Where the graph view gets a graph from: the open program, or a compiled program."""
+"""Sources of the graph view: the open program, or a compiled program."""
 
 from __future__ import annotations
 

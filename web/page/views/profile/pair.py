@@ -1,4 +1,4 @@
-"""Several traced runs side by side: those that are pinned, and the shown run."""
+"""Several traced runs side by side: the pinned runs, and the shown run."""
 
 from __future__ import annotations
 
