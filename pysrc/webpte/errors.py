@@ -2,7 +2,8 @@
 
 WebpteError
 ├── FormatError                 the bytes are not a valid file; has the byte offset
-│   └── OtherFileError          a file of another kind; has the kind, and what to do
+│   ├── OtherFileError          a file of another kind; has the kind, and what to do
+│   └── DescriptionError        the description of a compiled program is not valid
 ├── UnsupportedError            a valid file that asks for something this runtime does not have
 │   ├── UnsupportedOpError      operators without an implementation, all of them, by name and count
 │   └── ForeignDelegateError    a delegate compiled for another backend
@@ -80,6 +81,17 @@ class OtherFileError(FormatError):
 
     def _place(self, offset: int) -> str:
         return ""  # the byte itself is valid
+
+
+class DescriptionError(FormatError):
+    """The description of a compiled program is not valid: `file` names it."""
+
+    def __init__(self, file: str, problem: str, offset: int = 0) -> None:
+        super().__init__(f"{file} describes no compiled program: {problem}", offset)
+        self.file = file
+
+    def _place(self, offset: int) -> str:
+        return f" (at byte {offset})" if offset else ""
 
 
 class UnsupportedError(WebpteError):

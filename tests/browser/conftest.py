@@ -21,6 +21,7 @@ from support.harness import image_text_cases, limits
 from support.harness.parts import CRASH_SECTION
 from support.harness.shared_harness import SharedHarness
 from support.harness.task_cases import models_folder
+from support.page.label_lookups import limit_lookups
 from support.page.page import COUNTS, check_counts, python
 from support.page.shared_page import SharedPage
 from webpte_host.harness.browser import Harness, open_browser
@@ -65,6 +66,7 @@ def patience() -> Iterator[None]:
         patch.setattr(BrowserType, "launch", patient_launch)
         patch.setattr(Browser, "new_page", patient_page)
         patch.setattr(Browser, "new_context", patient_context)
+        limit_lookups(patch)
         yield
 
 

@@ -14,6 +14,7 @@ from webpte import errors
     [
         errors.InputError("forward: rank 2 is needed"),
         errors.FormatError("it is cut off", 7),
+        errors.DescriptionError("program.json", "it is no JSON", 3),
         errors.OtherFileError("a picture", "open it in a viewer", 0),
         errors.UnsupportedOpError("forward", {"aten.x.default": 2}),
         errors.FaultyDeviceError("it adds wrongly", {"add": "3"}),

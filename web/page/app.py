@@ -27,6 +27,7 @@ from page.sections.adapter.view import (
 )
 from page.sections.batch.controller import BatchController
 from page.sections.check.controller import CheckController
+from page.sections.compiled.controller import CompiledController
 from page.sections.gallery.controller import FILE, GalleryController
 from page.sections.inputs.controller import ASSIGNING, InputController
 from page.sections.library.controller import LibraryController
@@ -70,6 +71,7 @@ class App:
             self._state, self._opening, self._views, self._inputs, self._outputs
         )
         self._library = LibraryController(self._state, self._gallery.open_address)
+        self._compiled = CompiledController(self._state, self._views.bring_to_front)
         self._options = ModelOptions(self._state, self._opening)
         self._checking = CheckController(self._state, self._opening)
         self._tuning = TuneController(self._state)
@@ -120,6 +122,7 @@ class App:
                 *(self, self._opening, self._options, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
                 *(self._batch, self._listening, self._share, self._tuning, self._state.undo),
+                self._compiled,
             )
         for controller in controllers:
             if hasattr(controller, name):
@@ -175,6 +178,9 @@ class App:
     async def on_open_file(self, message: Message) -> None:
         """Open files that were chosen or dropped: a program, its `.ptd` files, inputs, labels,
         files of views."""
+        if self._compiled.takes(message["files"], message.get("paths") or ()):
+            await self._compiled.open(message["files"], message.get("paths") or ())
+            return
         if message.get("paths"):
             await self._opening.open(await read_folder(self._state, message))
             return

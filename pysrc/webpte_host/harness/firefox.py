@@ -29,12 +29,22 @@ _KEYS = {ENTER: "\ue007", "Escape": "\ue00c"}  # WebDriver's names
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _EXPECT_SECONDS = 300.0
+_LABEL_SECONDS = (
+    60.0  # until an element with a label is there: ten times the need of a busy machine
+)
 _ADDRESS_FILE = "WebDriverBiDiServer.json"  # in the profile, once the driver's port is open
 
 # Calls a function with an argument and returns its result, both as JSON.
 _CALL = """async (argument) => {
     const result = await (%s)(JSON.parse(argument));
     return JSON.stringify(result ?? null);
+}"""
+
+# Returns null if an element has a label, else the labels of the elements that match the selector.
+_LABELS = """([selector, text]) => {
+    const labels = [...document.querySelectorAll(selector)].flatMap((one) => [one.innerText.trim(),
+        one.getAttribute("aria-label"), one.labels?.[0]?.innerText.trim()]).filter(Boolean);
+    return labels.includes(text) ? null : labels;
 }"""
 
 # Finds an element, scrolls it into view, and returns its place once it rests there for two frames;
@@ -187,12 +197,25 @@ class FirefoxPage:
 
     def click(self, selector: str, text: str | None = None) -> None:
         """Click the first visible element that matches a selector and contains a text or label."""
+        if text is not None:
+            self._find_label(selector, text)
         missed = True
         while missed:
             box = self.wait_for(_PLACE, [selector, text, True])
             x, y = box["left"] + box["width"] / 2, box["top"] + box["height"] / 2
             self._point(_move(x, y), {"type": "pointerDown", "button": 0}, _UP)
             missed = self.evaluate(_MISSED)
+
+    def _find_label(self, selector: str, text: str) -> None:
+        """Wait until an element has a label; raises BidiError with the labels that are there."""
+        end = time.monotonic() + _LABEL_SECONDS
+        while (labels := self.evaluate(_LABELS, [selector, text])) is not None:
+            if time.monotonic() > end:
+                raise BidiError(
+                    f"no {selector} is labelled {text!r} within {_LABEL_SECONDS:g} s; there are "
+                    f"{', '.join(map(repr, labels)) or 'no labels'}"
+                )
+            time.sleep(0.05)
 
     def draw(self, selector: str, line: Sequence[tuple[float, float]]) -> None:
         """Draw a line with the pointer, between points in shares of an element's size."""

@@ -18,6 +18,7 @@ from webpte_host.serving.server import Site
 
 OFFICIAL = "executorch-community/Stories-ExecuTorch-WebGPU"
 MANSION = "software-mansion/Stories-ExecuTorch"
+LISTED = "executorch-community/Qwen3-0.6B-ExecuTorch-WebGPU"
 CHOSEN = "1b/vulkan/stories_1b_vulkan_8da4w.pte"
 
 
@@ -26,6 +27,8 @@ def hub() -> Iterator[HubSite]:
     with HubSite() as hub:
         for name, files in repositories(SAMPLES, models_folder()).items():
             hub.add(name, files)
+            if name == OFFICIAL:
+                hub.add(LISTED, files)
         hub.page = 5
         yield hub
 
@@ -60,6 +63,29 @@ def test_a_name_becomes_a_chat(profile: BrowserContext, site: Site, hub: HubSite
         expect(status(page)).to_contain_text("8da4w.pte loaded", timeout=START_MS)
         expect(page.locator("#chat-text")).to_be_visible()
         page.unroute_all()
+
+
+def test_a_model_is_downloaded_from_the_chat(
+    profile: BrowserContext, site: Site, hub: HubSite
+) -> None:
+    with visit(profile, site, "?model=stories", but="ERR_", scripts=(naming(hub),)) as page:
+        models = page.locator("#chat-models")
+        models.locator("summary").click(timeout=START_MS)
+        # A repository that the Hub has not, while the chat stays.
+        models.get_by_role("button", name="Download Llama 3.2 1B Instruct").click()
+        expect(page.locator("#error")).to_contain_text("Llama-3.2-1B-Instruct-ExecuTorch-WebGPU")
+        expect(page.locator("#chat-text")).to_be_visible()
+        # Cancel, while the Hub does not answer.
+        with hub.held():
+            models.get_by_role("button", name="Download Qwen3 0.6B").click()
+            page.locator("#progress").get_by_role("button", name="Cancel").click()
+            expect(status(page)).to_have_text("Opening was cancelled")
+        models.get_by_role("button", name="Download Qwen3 0.6B").click()
+        expect(status(page)).to_contain_text("stories.pte loaded")
+        say(page, "What does a cow say?")
+        expect(page.locator(".chat-assistant .chat-said").last).to_contain_text("moo")
+        page.locator("#chat-models summary").click()
+        expect(models.get_by_role("button", name="Open Qwen3 0.6B")).to_be_visible()
 
 
 def test_a_link_opens_a_task(profile: BrowserContext, site: Site, hub: HubSite) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.page.kept_twice import KEPT, KEPT_TWICE
 from support.page.page import python
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
@@ -383,3 +384,7 @@ return told, *[str(await one.read(0, one.size), "ascii") for one in (again, copy
     )
     assert "m.pte is in the library already" in seen[0]
     assert seen[1:] == ["first", "first", ["m.pte", "n.pte"]]
+
+
+def test_a_file_is_opened_again_while_it_is_written(harness: Harness, site: Site) -> None:
+    assert python(harness, KEPT_TWICE, site=site.url) == KEPT

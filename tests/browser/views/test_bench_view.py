@@ -23,7 +23,7 @@ def test_figures_are_measured_and_compared(page: Page) -> None:
     page.get_by_role("tab", name="Benchmark").click()
     panel = page.locator("#view-bench")
     panel.get_by_role("button", name="Start", exact=True).click()
-    expect(panel).to_contain_text("digits: one call (ms)")
+    expect(panel).to_contain_text("digits: one call of 1 × 1 × 28 × 28 (ms)")
     expect(status(page)).to_have_text("Measured")
     expect(panel).to_contain_text("stories: decode at 64 (tokens/s)")
     with page.expect_download() as download:

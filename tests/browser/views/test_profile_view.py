@@ -75,9 +75,27 @@ def test_a_run_is_traced_looked_at_and_kept(page: Page) -> None:
     clock = panel.get_by_text("No GPU clock")
     expect(clock).to_have_count(0 if trace["timed"] else 1)
 
-    panel.get_by_role("button", name="Pin as baseline").click()
-    expect(panel.get_by_text("This is the baseline itself")).to_be_visible()
+    panel.get_by_role("button", name="Pin this run").click()
+    expect(panel.get_by_role("button", name="Unpin all")).to_be_visible()
     panel.locator("select[name=run]").select_option("first")
+    # Both runs are on one axis, so they zoom and move together.
+    stacked = panel.get_by_role("group", name=re.compile("^Timeline of 2 runs"))
+    expect(stacked.locator("rect title").first).to_have_text(re.compile("^A: "))
+    expect(stacked.locator("rect title").last).to_have_text(re.compile("^B: "))
+    width = stacked.evaluate("one => one.scrollWidth")
+    stacked.focus()
+    page.keyboard.press("w")
+    assert stacked.evaluate("one => one.scrollWidth") > 1.2 * width
+    place = stacked.bounding_box()
+    assert place is not None
+    at = stacked.evaluate("one => one.scrollLeft")
+    middle = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] - 40, middle[1], steps=4)
+    page.mouse.up()
+    assert stacked.evaluate("one => one.scrollLeft") > at
+    page.keyboard.press("0")
     pair = panel.get_by_role("table", name=re.compile("^A and B by op"))
     expect(pair.get_by_role("row").filter(has_text="conv").first).to_be_visible()
     if trace["timed"]:
@@ -90,7 +108,7 @@ def test_a_run_is_traced_looked_at_and_kept(page: Page) -> None:
     expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
     page.go_back()
     expect(row).to_be_visible()
-    box.locator("rect[data-node]").last.click()
+    stacked.locator("rect[data-node]").last.click()
     expect(page.locator("#graph-inside h3").first).to_contain_text("softmax")
     page.go_back()
 

@@ -15,6 +15,8 @@ CALL_SECONDS = 15 * SLOWDOWN
 START_MS = 15 * SLOWDOWN * 1000
 # The page shows an expected state.
 EXPECT_MS = 3 * SLOWDOWN * 1000
+# An element with a label that a test names is there: a loaded machine takes six seconds at most.
+LABEL_MS = 60 * 1000
 # The browser does something without Python.
 BROWSER_MS = 1 * SLOWDOWN * 1000
 # A process starts and does one small thing, or ends.

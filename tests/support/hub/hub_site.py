@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         place = urlsplit(self.path)
         asked = unquote(place.path)
+        self.site.free.wait()
         site, token = self.site, self.headers.get("Authorization", "")
         with site.lock:
             site.asked.append((self.stores, asked, self.headers.get("Range", ""), token))
@@ -150,6 +152,8 @@ class HubSite:
         self.asked: list[tuple[bool, str, str, str]] = []
         self.contents: dict[str, bytes] = {}
         self.lock = threading.Lock()
+        self.free = threading.Event()
+        self.free.set()
         self._servers = [
             ThreadingHTTPServer(
                 ("127.0.0.1", 0), type("Of", (_Handler,), {"site": self, "stores": stores})
@@ -164,6 +168,15 @@ class HubSite:
         """Add a repository."""
         self.repositories[name] = dict(files)
         self.contents |= {_sha256(data): data for data in files.values()}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no request be answered meanwhile."""
+        self.free.clear()
+        try:
+            yield
+        finally:
+            self.free.set()
 
     def __enter__(self) -> HubSite:
         for server in self._servers:

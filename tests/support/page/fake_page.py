@@ -47,6 +47,7 @@ class FakeLibrary:
     def __init__(self) -> None:
         self.files: dict[str, tuple[Entry, Any]] = {}
         self.full = False
+        self.quota = 10 << 30
         self.persistent = False
         self._clock = 0.0
 
@@ -60,7 +61,7 @@ class FakeLibrary:
 
     async def usage(self) -> Usage:
         used = sum(entry.size for entry, _ in self.files.values())
-        return Usage(used, 10 << 30, self.persistent)
+        return Usage(used, self.quota, self.persistent)
 
     async def add(
         self,

@@ -19,6 +19,7 @@ from page.shared.html.errors import error_view, failure_text
 from page.shared.html.markup import Html
 from page.shared.html.units import count_text
 from webpte import DeviceInfo
+from webpte.compiling.read_compiled import CompiledFiles
 from webpte.engine.call.call import reporting
 from webpte.errors import DeviceLostError
 
@@ -37,6 +38,7 @@ class Change(Enum):
     RESULTS = auto()  # there are new results, or the old ones are gone
     VIEW = auto()  # another view is in front
     BUSY = auto()  # work on the program has begun or ended
+    COMPILED = auto()  # a compiled program is shown in the graph, or no longer
     OPENING = auto()  # a program is being opened, or that has ended
 
 
@@ -84,7 +86,9 @@ class AppState:
     narrow: bool = False  # a small screen, where long lists start folded
     cards: Sequence[Card] = ()  # the usable cards of the gallery
     kept: frozenset[str] = frozenset()  # addresses of files that the library has
+    room: int | None = None  # bytes that the library may still take; None while it is unknown
     session: Session | None = None
+    compiled: CompiledFiles | None = None  # whose dispatches the graph shows
     tuning: bool = False  # kernels are being timed in the background
     opening: str = ""  # the name of the program that is being opened
     front: str = HOME  # the view that is in front
@@ -123,6 +127,12 @@ class AppState:
         """Tell a change to the sections and views that follow it, and to no others."""
         for follower in tuple(self.followers.get(change, ())):
             follower(change)
+
+    def show_compiled(self, compiled: CompiledFiles | None) -> None:
+        """Show a compiled program in the graph, in place of the open program; None ends that."""
+        if compiled is not self.compiled:
+            self.compiled = compiled
+            self.announce(Change.COMPILED)
 
     def tell(self, line: str, mood: str = "good") -> None:
         """Set the status line; its dot is green, amber ("busy") or red ("bad")."""

@@ -133,7 +133,7 @@ class ViewController:
             if change is Change.SESSION:
                 panel.end_work()
                 self._safely(panel.forget, panel.view)
-        if change in (Change.SESSION, Change.METHOD, Change.ADDRESS):
+        if change in (Change.SESSION, Change.METHOD, Change.ADDRESS, Change.COMPILED):
             self._draw_tabs()
         if change is Change.SESSION:
             self._lead()

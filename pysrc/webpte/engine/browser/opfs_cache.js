@@ -148,13 +148,19 @@
         },
 
         // Starts to store a file of this size; `asked` comes from `ask`. Goes on with an incomplete file of the
-        // same version. Promises undefined if another tab is storing it.
+        // same version. Promises undefined if another tab is storing it, or somebody has since it was asked for:
+        // storing it again would remove the bytes of the first copy, which may be in use.
         async begin(key, size, text, asked) {
             const release = await disk.lock(key);
             if (!release) return undefined;
             try {
                 const place = await disk.open();
                 const marks = JSON.parse(text);
+                const stored = asked && await readRecord(place, key);
+                if (stored && downloads.isSame(stored, marks) && stored.size === size && await blobOf(place, stored)) {
+                    release();
+                    return undefined;
+                }
                 const before = await readJournal(place, key);
                 const goesOn = before && downloads.isSame(before, marks) && before.size === size;
                 if (before && !goesOn) await disk.remove(place, before.data);

@@ -13,6 +13,8 @@ from webpte.engine.open.open_source import keeping, open_source
 from webpte.errors import SourceError
 
 _STATUS = re.compile(r"the server answered (\d+)")
+# Names of errors of the browser's disk: a copy that is there could not be read.
+_DISK_ERRORS = ("AbortError", "InvalidStateError", "NotFoundError", "NotReadableError")
 _MISSING = ("403", "404", "410")  # some file stores answer "forbidden" for missing files
 
 
@@ -95,5 +97,7 @@ def is_missing(error: SourceError) -> bool:
     cause = error.__cause__
     if isinstance(cause, OSError):
         return isinstance(cause, FileNotFoundError | NotADirectoryError)
+    if getattr(cause, "name", "") in _DISK_ERRORS:
+        return False
     status = _STATUS.search(str(error))
     return status is None or status[1] in _MISSING

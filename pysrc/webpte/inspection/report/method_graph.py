@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from webpte.engine.format.frames import Frame, own_line
@@ -37,24 +37,29 @@ class GraphKernel:
     grid: Grid
     overrides: Mapping[str, float]
     types: Mapping[str, str]
-    _record: Dispatch = field(repr=False, compare=False, metadata=HIDDEN)
-    _library: ShaderLibrary = field(repr=False, compare=False, metadata=HIDDEN)
+    _code: Callable[[], str] = field(repr=False, compare=False, metadata=HIDDEN)
+    _block: bytes = field(repr=False, compare=False, metadata=HIDDEN)  # of uniforms
 
     @property
     def wgsl(self) -> str:
         """The complete shader that the GPU compiles."""
-        return self._library.assemble(self._record.kernel, self._record.types).code
+        return self._code()
 
     @property
     def params(self) -> dict[str, Any]:
         """The uniform block's values, by the names in the shader's `struct Params`."""
-        return read_params(self.wgsl, self._record.params)
+        return read_params(self.wgsl, self._block)
 
 
 def kernel_of(record: Dispatch, library: ShaderLibrary) -> GraphKernel:
     """Return the kernel of a dispatch."""
     overrides, types = dict(record.overrides), dict(record.types)
-    return GraphKernel(record.kernel, record.grid, overrides, types, record, library)
+    code = partial(_code_of, record, library)
+    return GraphKernel(record.kernel, record.grid, overrides, types, code, record.params)
+
+
+def _code_of(record: Dispatch, library: ShaderLibrary) -> str:
+    return library.assemble(record.kernel, record.types).code
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@ from."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,6 +15,8 @@ import pytest
 
 from page.app import App
 from page.browser import Source
+from page.core.hub_models import HUB_MODELS
+from page.shared.html.units import bytes_text
 from support.graphs.graphs import chain
 from support.harness.task_cases import models_folder
 from support.hub.hub_site import repositories
@@ -22,13 +26,14 @@ from support.page.markup import check
 from support.write.pte_writer import write_pte
 from webpte.engine.files.source import FileSource
 from webpte.engine.open import hub_cache
-from webpte.engine.open.hub_name import HubName
+from webpte.engine.open.hub_name import HubName, parse_name
 from webpte.errors import SourceError
 
 HUB = "https://hub.test"
 OFFICIAL = "executorch-community/Stories-ExecuTorch-WebGPU"
 MANSION = "software-mansion/Stories-ExecuTorch"
 
+LISTED = ("executorch-community/Qwen3-0.6B-ExecuTorch-WebGPU", "software-mansion/Qwen3-ExecuTorch")
 ALONE = "someone/feelings"
 CHOSEN = "1b/vulkan/stories_1b_vulkan_8da4w.pte"
 
@@ -42,6 +47,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
     listed = repositories(SAMPLES, models_folder())
     parts = {"encoder": write_pte(chain(2)), "decoder": write_pte(chain(3))}
     files = {f"m_{name}_vulkan_fp16.pte": data for name, data in parts.items()}
+    listed[LISTED[0]] = listed[OFFICIAL]
+    listed[LISTED[1]] = {
+        path.replace("1b/", "1_7b/"): data for path, data in listed[MANSION].items()
+    }
     listed["someone/parts"] = files
     listed["someone/choices"] = files | {"m_decoder_xnnpack_fp32.pte": parts["decoder"]}
     for name, files in listed.items():
@@ -251,5 +260,89 @@ def test_a_dropped_folder_with_a_wrong_file_is_refused() -> None:
         assert "SHA-256 is" in browser.html["error"]
         assert "stories.pte" in browser.html["error"]
         assert app._state.session is None
+
+    drive(script)
+
+
+# ---- the list of models to download
+
+
+def offered(html: str) -> dict[str, tuple[str, str, str]]:
+    """Return the facts, the name in the Hub and the button of each listed model, by its title."""
+    check(html)
+    rows = re.findall(r"<li>.*?</li>", html, re.DOTALL)
+    found = {}
+    for row in rows:
+        title = re.search(r"<a [^>]*>([^<]+)</a>", row)
+        name = re.search(r'name="url" value="([^"]+)"', row)
+        assert title is not None
+        assert name is not None
+        text = re.sub(r"<[^>]+>", "\n", row)
+        found[title[1]] = (" ".join(text.split()), name[1], text.split()[-1])
+    return found
+
+
+def test_listed_models_have_names_and_sizes(hub: dict[str, Path]) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        listed = offered(browser.html["hub-models"])
+        assert len(listed) == len(HUB_MODELS) > 4
+        for model in HUB_MODELS:
+            facts, name, button = listed[model.title]
+            assert str(parse_name(name)) == name == model.name
+            assert bytes_text(model.size) in facts
+            assert button == "Download"
+        assert "on the CPU" in browser.html["hub-models"]  # there is no adapter
+
+    drive(script)
+
+
+@pytest.mark.parametrize(("title", "at"), [("Qwen3 0.6B", 0), ("Qwen3 1.7B", 1)])
+def test_a_listed_model_becomes_a_chat(hub: dict[str, Path], title: str, at: int) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        browser.elsewhere = {**hub}
+        _, name, _ = offered(browser.html["hub-models"])[title]
+        opening = asyncio.ensure_future(app.receive({"act": "open-url", "fields": {"url": name}}))
+        if at == 1:  # several programs would run: the page asks
+            file = CHOSEN.replace("1b/", "1_7b/", 1)
+            while file not in browser.html.get("arriving", ""):
+                await settle()
+            await app.receive({"act": "open-variant", "fields": {"file": file}})
+        await opening
+        while not app._state.kept:
+            await settle()
+        assert source_of(app).address.startswith(f"{HUB}/{LISTED[at]}/resolve/main/")
+        assert app._state.front == "chat"
+        assert "tokenizer.json" in browser.html["view-chat"]
+        facts, _, button = offered(browser.html["hub-models"])[title]
+        assert "downloaded" in facts
+        assert button == "Open"
+        rest = {t: b for t, (_, _, b) in offered(browser.html["hub-models"]).items() if t != title}
+        assert set(rest.values()) == {"Download"}
+        assert title in offered(browser.html["view-chat"])
+
+    drive(script)
+
+
+def test_a_listed_model_that_is_gone_is_an_error(hub: dict[str, Path]) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        _, name, _ = offered(browser.html["hub-models"])["Llama 3.2 1B Instruct"]
+        await opened(app, browser, hub, name)
+        assert name in browser.html["error"]
+        assert 'data-act="retry"' in browser.html["error"]
+        assert app._state.session is None
+
+    drive(script)
+
+
+def test_models_that_do_not_fit_are_told(hub: dict[str, Path]) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        app._state.narrow = True
+        browser.library.quota = 500_000_000
+        await app.receive({"act": "library-refresh"})
+        listed = offered(browser.html["hub-models"])
+        assert "too large" not in listed["Qwen3 0.6B"][0]
+        assert "of storage left" not in listed["Qwen3 0.6B"][0]
+        assert "477 MiB of storage left" in listed["Gemma 3 1B Instruct"][0]
+        assert "too large for a phone" in listed["Qwen3 4B"][0]
 
     drive(script)

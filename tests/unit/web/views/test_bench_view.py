@@ -112,12 +112,13 @@ def test_it_measures_samples_and_the_open_program(monkeypatch: pytest.MonkeyPatc
         await app.receive({"act": "bench:measure"})
         assert browser.text["status"] == "Measured"
         html = browser.html["view-bench"]
-        assert "digits: one call (ms)" in html
-        assert "add.pte: one call (ms)" in html
+        assert "digits: one call of 1 × 1 × 28 × 28 (ms)" in html
+        assert "add.pte: one call of 37 × 41, 37 × 41 (ms)" in html
         assert all(file.kept for file in browser.opened), "a file is open as long as the tab"
         await app.receive({"act": "bench:save"})
         saved = read_result(browser.links[-1].decode())
-        assert [row.name for row in saved.rows] == ["digits: one call", "add.pte: one call"]
+        names = [row.name.partition(" of ")[0] for row in saved.rows]
+        assert names == ["digits: one call", "add.pte: one call"]
         assert all(row.value > 0 for row in saved.rows)
         assert saved.browser == "Browser 3"
         await app.receive({"act": "bench:copy"})

@@ -17,9 +17,11 @@ from page.app import App
 from page.shared.html.units import us_text
 from page.shared.inputs.inputs import TensorInput
 from page.views.profile.chart import Bar, thinned
+from page.views.profile.panel import MOST_PINNED
 from page.views.profile.shorter import TOKENS
 from page.views.profile.timeline import amount_text, kernel_colours, rows_view
 from support.page.fake_page import GPU, ROOT, FakeBrowser, drive, open_file, open_sample, run
+from support.page.markup import check
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.inspection.report import Rates, TimedStep, Trace, Work
 from webpte.llm.open_program import open_program
@@ -101,7 +103,7 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
         assert any("aten.embedding.default" in text for text in bars(browser, "kernel"))
         assert [len(bars(browser, kind)) for kind in ("submit", "wait")] == [1, 1]
         names = {span.name for span in trace.spans if span.kind == "kernel"}
-        colours = kernel_colours(trace)
+        colours = kernel_colours([trace])
         assert colours.keys() == names
         legend = browser.html["view-profile"].partition("Kernels on the GPU")[2]
         assert legend.count('class="swatch bar-kernel-') == len(set(colours.values()))
@@ -224,19 +226,81 @@ def test_two_runs_are_held_side_by_side_and_against_the_adapter(
         assert all(one in ("-", "≥ 100 %") or float(one[:-2]) < 100 for one in limits)
         assert "moves 100 GB/s" in text_of(browser)
         await act(app, "keep")
-        assert "This is the baseline itself" in text_of(browser)
+        await act(app, "keep")  # once is enough
+        assert "A, shown" not in text_of(browser)  # it is the run that is shown
         await open_sample(app, ADDER)
         await look(app)
         await act(app, "trace")
         assert len(measured) == 1
         text = text_of(browser)
-        assert "A, baseline: llama_tiny_fp32.pte, forward on webgpu, second run" in text
+        assert "A: llama_tiny_fp32.pte, forward on webgpu, second run" in text
         assert "B, shown: add.pte, forward on webgpu, second run" in text
         pairs = rows(browser, "kernel", last=True)
         assert pairs[row.name][1] == pairs[row.name][3] == "-"  # B has no such kernel
         assert pairs[row.name][4] == f"-{us_text(row.microseconds)}"
         await act(app, "unkeep")
-        assert "side by side" not in text_of(browser)
+        assert "B against A" not in text_of(browser)
+
+    drive(script, adapter=GPU, engine=engine)
+
+
+def test_several_runs_are_stacked_on_one_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def rates(device: Any) -> Rates:
+        return Rates(gigabytes_per_second=100.0, gigaflops=50.0)
+
+    monkeypatch.setattr("page.views.profile.panel.rates_of", rates)
+    engine = Recording("timestamp-query", kind="webgpu")
+
+    def row_names(browser: FakeBrowser) -> list[str]:
+        (found,) = re.findall(
+            r'<div class="profile-rows profile-below-ruler"[^>]*>(.*?)</div>',
+            browser.html["view-profile"],
+        )
+        return re.findall(r">([^<]+)</span>", found)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_file(app, LLAMA)
+        await look(app)
+        await act(app, "trace")
+        assert row_names(browser) == ["Host", "GPU"]
+        alone = len(bars(browser, "kernel"))
+        await act(app, "keep")
+        assert row_names(browser) == ["Host", "GPU"]
+        await act(app, "run", value="first")
+        await act(app, "keep")
+        await open_sample(app, ADDER)
+        await look(app)
+        await act(app, "trace")
+        check(browser.html["view-profile"])
+        tracks = [f"{letter} {track}" for letter in "ABC" for track in ("Host", "GPU")]
+        assert row_names(browser) == tracks
+        assert "Timeline of 3 runs of" in browser.html["view-profile"]
+        kernels = bars(browser, "kernel")
+        assert len([one for one in kernels if one.startswith("A: ")]) == alone
+        assert {one[:3] for one in kernels} == {"A: ", "B: ", "C: "}
+        # Only calls of the open program are in its graph.
+        linked = re.findall(r"<title>([^<]*)</title></rect>", browser.html["view-profile"])
+        assert linked
+        nodes = re.findall(r"<rect[^>]*data-node[^>]*><title>(.)", browser.html["view-profile"])
+        assert set(nodes) == {"C"}
+        # The tables compare with the run pinned last, or the chosen one.
+        text = text_of(browser)
+        assert "B: llama_tiny_fp32.pte, forward on webgpu, first run" in text
+        assert "C against B" in text
+        await act(app, "baseline", value="A")
+        assert "C against A" in text_of(browser)
+        await act(app, "baseline", value="C")  # it is the shown run
+        await act(app, "baseline", value="Z")
+        await act(app, "unkeep", at="0")
+        text = text_of(browser)
+        assert "A: llama_tiny_fp32.pte, forward on webgpu, first run" in text
+        assert "B against A" in text
+        for _ in range(MOST_PINNED):
+            await act(app, "trace")
+            await act(app, "keep")
+        assert browser.text["status"] == f"{MOST_PINNED} runs are pinned: unpin one first"
+        await act(app, "unkeep")
+        assert row_names(browser) == ["Host", "GPU"]
 
     drive(script, adapter=GPU, engine=engine)
 

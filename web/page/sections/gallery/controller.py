@@ -45,7 +45,10 @@ class GalleryController:
         self._linked: dict[str, str] = {}  # parameters of the address
         self._entry: tuple[str, str] | None = None  # the program of the history's current entry
         self._going = -1  # the newest opening for which the history has an entry already
-        state.follow(self._follow, Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING)
+        state.follow(
+            self._follow,
+            *(Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING, Change.COMPILED),
+        )
 
     def load(self, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over the server's cards; unusable cards show the reason."""
@@ -217,7 +220,9 @@ class GalleryController:
         self._state.browser.show(
             # The gallery becomes one line as soon as a card is opened: the page moves once.
             opened={
-                "any": session is not None or bool(self._state.opening),
+                "any": session is not None
+                or self._state.compiled is not None
+                or bool(self._state.opening),
                 "card": card.name if card is not None else "",
                 "opening": bool(self._state.opening),
             },

@@ -9,6 +9,7 @@ from secrets import token_hex
 from time import time
 
 from page.browser import Message, Source
+from page.core.hub_models import models_view
 from page.core.session import Session
 from page.core.state import AppState, Change
 from page.core.throttle import Throttle
@@ -51,7 +52,7 @@ class LibraryController:
         self._asked = ""  # the address of a file whose deletion waits for a confirmation
         self._copied: Session | None = None  # whose copy is being written
         self._tasks: set[asyncio.Future[None]] = set()
-        state.follow(self._follow, Change.SESSION, Change.ADDRESS)
+        state.follow(self._follow, Change.ADAPTER, Change.SESSION, Change.ADDRESS)
 
     # ---- the session
 
@@ -142,7 +143,9 @@ class LibraryController:
             self._entries, self._usage = await library.entries(), await library.usage()
         except SourceError:
             self._entries, self._usage = [], _NOTHING  # the browser has no library
-        self._state.kept = frozenset(entry.address for entry in self._entries)
+        state, usage = self._state, self._usage
+        state.kept = frozenset(entry.address for entry in self._entries if not entry.missing)
+        state.room = usage.quota - usage.used if usage.quota else None
         if self._doubted(self._state.session):  # only now it is known whether there is room
             self._draw_note()
         self._draw()
@@ -279,5 +282,8 @@ class LibraryController:
             if is_program(entry)
         ]
         others = self._others()
-        self._state.show(library=render(library_view(rows, others, self._usage, time())))
+        self._state.show(
+            library=render(library_view(rows, others, self._usage, time())),
+            hub_models=render(models_view(self._state)),
+        )
         self._state.browser.show(text={"library-total": summary_text(rows, others)})

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from page.core.session import Session
 from page.core.state import AppState
+from page.shared.html.units import shape_text
 from page.shared.persistence.library_files import keep_file
 from webpte.engine.open.open_source import let_go
 from webpte.errors import InputError
@@ -17,6 +20,7 @@ from webpte.llm.gpu_figures.result import BenchRow
 
 SAMPLES = ("digits", "photo", "stories")
 RUNS, PROMPT, STEPS = 20, 64, 32
+MOST_SHAPES = 2
 SLOW_RUNS, SLOW_STEPS = 3, 4  # on a CPU, where one run takes long
 
 
@@ -53,9 +57,10 @@ async def _rows(program: Any, name: str, method: str, inputs: Sequence[Any]) -> 
     found = await bench_method(
         program, method, SLOW_RUNS if slow else RUNS, 1 if slow else 3, inputs, warm
     )
-    rows = [BenchRow(f"{name}: one call", found["ms"], "ms")]
+    of = f" of {_sizes(inputs)}" if any(np.ndim(one) for one in inputs) else ""
+    rows = [BenchRow(f"{name}: one call{of}", found["ms"], "ms")]
     if found["gpu_ms"] is not None:
-        rows.append(BenchRow(f"{name}: kernels", found["gpu_ms"], "ms"))
+        rows.append(BenchRow(f"{name}: kernels{of}", found["gpu_ms"], "ms"))
     try:
         context = Generator(program, method).max_context
     except InputError:
@@ -68,3 +73,10 @@ async def _rows(program: Any, name: str, method: str, inputs: Sequence[Any]) -> 
         speed = figures[f"{key}_{PROMPT}"]["tokens_per_second"]
         rows.append(BenchRow(f"{name}: {label} at {PROMPT}", speed, "tokens/s"))
     return rows
+
+
+def _sizes(inputs: Sequence[Any]) -> str:
+    """Return the shapes of the first inputs, which the time of a call depends on."""
+    shapes = [shape_text(np.shape(one)) for one in inputs if np.ndim(one)]
+    more = ", …" if len(shapes) > MOST_SHAPES else ""
+    return ", ".join(shapes[:MOST_SHAPES]) + more

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from page.core.hub_models import models_view
 from page.core.state import AppState
 from page.shared.html.markup import Html, choice, h, labelled, marked, problem_note, render
 from page.shared.html.units import plural
@@ -209,6 +210,11 @@ def _number_view(setting: Setting, text: str, problem: str, act: Act) -> Html:
 def _refused_view(settings: ChatSettings) -> Html:
     problem = next(iter(settings.problems().values()), "") if settings.refused else ""
     return render((h("p", problem, class_="notice notice-bad") if problem else None,))
+
+
+def more_models_view(state: AppState) -> Html:
+    """Return models to download and talk to instead; the conversation stays in the list."""
+    return h("details", h("summary", "More models"), models_view(state), id="chat-models")
 
 
 def tokenizer_view(codec: Codec, act: Act) -> Html:

@@ -353,6 +353,7 @@ class ChatPanel(Panel):
                 (
                     controls.settings_view(self._settings, codec, self.act, self.state),
                     controls.tokenizer_view(codec, self.act),
+                    controls.more_models_view(self.state),
                 ),
                 drop=self.act("pictures") if takes_pictures else None,
             )

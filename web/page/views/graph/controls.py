@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from page.shared.html.markup import Html, h
 from page.shared.html.units import count_text, plural
-from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Act, Choices
+from page.views.graph.choices import DRAWINGS, Act, Choices
 from page.views.graph.names import short
 from page.views.graph.outline import OutlineCall
+from page.views.graph.sources import GraphSource
 from page.views.graph.tints import Tints
 from webpte.inspection.report import MethodGraph
 
@@ -19,19 +20,25 @@ KEYS = (
 )
 
 
-def controls_view(choices: Choices, act: Act, has_folds: bool, found: int) -> Html:
+def controls_view(
+    choices: Choices, act: Act, has_folds: bool, found: int, source: GraphSource
+) -> Html:
     """Return the controls; `found` is the number of search results."""
     return h(
         "div",
         _switch("drawing", choices.drawing, DRAWINGS, "Diagram or list", act),
-        _switch("stage", choices.stage, STAGES, "Which graph", act),
+        _switch("stage", choices.stage, source.stages, "Which graph", act)
+        if source.stages
+        else None,
         _search(choices, act, found),
         h(
             "div",
             h("span", "colour by", class_="label"),
-            _switch("colour", choices.colour, COLOURS, "Colour by", act),
+            _switch("colour", choices.colour, source.colours, "Colour by", act),
             class_="graph-colour",
-        ),
+        )
+        if source.colours
+        else None,
         _folds(act)
         if has_folds and (choices.drawing == "drawn" or not choices.searching)
         else None,
@@ -39,7 +46,7 @@ def controls_view(choices: Choices, act: Act, has_folds: bool, found: int) -> Ht
     )
 
 
-def _switch(name: str, chosen: str, words: dict[str, str], label: str, act: Act) -> Html:
+def _switch(name: str, chosen: str, words: Mapping[str, str], label: str, act: Act) -> Html:
     buttons = [
         h(
             "button",
@@ -132,13 +139,10 @@ def drawing_tools(full: bool, act: Act) -> Html:
     return h("div", buttons, window, class_="graph-tools", role="group", aria_label="Drawing")
 
 
-def legend_view(
-    choices: Choices, tints: Tints, act: Act, *, traced: bool, clock: bool, busy: bool
-) -> Html:
-    """Return the legend of the colours; for times that are not measured, how to measure them.
-
-    `traced`: there is a trace, with or without times. `clock`: the device can time kernels.
-    """
+def legend_view(choices: Choices, tints: Tints, act: Act, source: GraphSource) -> Html:
+    """Return the legend of the colours; for times that are not measured, how to measure them."""
+    trace, busy = source.trace, source.busy
+    clock = source.clock if trace is None else trace.timed
     if choices.colour != "time" or tints.times is not None:
         again = choices.colour == "time"
         return h(
@@ -149,7 +153,7 @@ def legend_view(
         text = "Times are of the optimized graph."
         button = h("button", "Optimized graph", type="button", data_act=act("stage"),
                    data_value="planned")  # fmt: skip
-    elif not clock or traced:
+    elif not clock or trace is not None:
         text, button = NO_CLOCK if not clock else "The last profile was of other calls.", None
         button = _measure(act, "Profile again", busy) if clock else None
     else:

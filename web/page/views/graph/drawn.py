@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from page.shared.html.units import plural, shape_text
+from page.views.graph.choices import Choices
 from page.views.graph.kinds import attributes_text
 from page.views.graph.names import Names, short
 from page.views.graph.outline import Box, Fold, OutlineCall
@@ -120,6 +121,19 @@ def _edges(
         if start is not None and end is not None and start < end:
             found[start, end] = None
     return tuple(found)
+
+
+def marks_of(
+    drawing: Drawing, choices: Choices, matches: Sequence[OutlineCall], reveal: bool
+) -> dict[str, object]:
+    """Return which boxes are chosen or found; `reveal`: the drawing moves to the chosen one."""
+    chosen = choices.chosen
+    return {
+        "chosen": None if chosen is None else drawing.box_of[chosen],
+        "found": sorted({drawing.box_of[call.node.id] for call in matches}),
+        "searching": choices.searching,
+        "reveal": reveal,
+    }
 
 
 def paint_of(graph: MethodGraph, outline: Sequence[Box], drawing: Drawing, tints: Tints) -> str:

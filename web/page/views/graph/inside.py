@@ -11,7 +11,7 @@ from page.shared.html.tables import scrolled
 from page.shared.html.units import bytes_text, number_text, plural, shape_text, us_text
 from page.shared.outputs.figures import histogram_figure
 from page.views.graph.boxes import call_link
-from page.views.graph.choices import PLACES, Act
+from page.views.graph.choices import PLACES, STAGES, Act
 from page.views.graph.names import Names, short
 from page.views.graph.tints import Times, Tints
 from webpte.inspection.report import Argument, GraphKernel, GraphValue, Histogram, MethodGraph, Node
@@ -37,7 +37,7 @@ class CallParts:
 
 
 def inside_view(
-    parts: CallParts, counted: Counted, shaders: Collection[int], seen: Html, act: Act
+    parts: CallParts, counted: Counted, shaders: Collection[int], seen: Html | None, act: Act
 ) -> Html:
     """Return the details; `shaders`: kernels whose WGSL is shown; `seen`: values of a run.
 
@@ -73,8 +73,10 @@ def inside_view(
     )
 
 
-def _linked(parts: CallParts, act: Act) -> Html:
-    """Return links to the calls of the other graph."""
+def _linked(parts: CallParts, act: Act) -> Html | None:
+    """Return links to the calls of the other graph; None for a graph without another."""
+    if parts.graph.stage not in STAGES:
+        return None
     planned = parts.graph.stage == "planned"
     title = "In the original graph" if planned else "In the optimized graph"
     if not parts.linked:
@@ -247,7 +249,9 @@ def _kernel(kernel: GraphKernel, at: int, opened: bool, act: Act) -> Html:
             data_act=act("wgsl"),
             data_kernel=at,
             aria_expanded="true" if opened else "false",
-        ),
+        )
+        if kernel.wgsl
+        else None,
         h("pre", h("code", kernel.wgsl), tabindex="0", class_="listing") if opened else None,
         class_="graph-kernel",
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from page.browser import Message
 from page.core.palette import Command
-from page.core.session import Session
 from page.core.state import AppState, Change
 from page.shared.html.markup import Html, h
 from page.views.graph.boxes import Column, node_id
-from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Choices
+from page.views.graph.choices import COLOURS, DRAWINGS, Choices
 from page.views.graph.controls import (
     KEYS,
     controls_view,
@@ -16,7 +15,7 @@ from page.views.graph.controls import (
     legend_view,
     summary_view,
 )
-from page.views.graph.drawn import Drawing, drawing_of, paint_of
+from page.views.graph.drawn import drawing_of, marks_of, paint_of
 from page.views.graph.inside import CallParts, inside_view
 from page.views.graph.names import Names
 from page.views.graph.outline import (
@@ -29,11 +28,12 @@ from page.views.graph.outline import (
     page_of,
 )
 from page.views.graph.runs import GraphRuns
-from page.views.graph.seen import seen_view, wanted_nodes
+from page.views.graph.seen import wanted_nodes
+from page.views.graph.sources import CompiledSource, GraphSource, SessionSource
 from page.views.graph.stages import FILE, PLANNED, StageGraphs
 from page.views.graph.tints import Tints, times_of
-from page.views.view import METHOD, PROGRAM, TIMESTAMPS, Panel, View
-from webpte.inspection.report import Histogram, MethodGraph, StoredConstant, Trace
+from page.views.view import METHOD, PROGRAM, Need, Panel, View
+from webpte.inspection.report import Histogram, MethodGraph, StoredConstant
 
 
 class GraphPanel(Panel):
@@ -41,8 +41,9 @@ class GraphPanel(Panel):
         super().__init__(view, state)
         self._graph: MethodGraph | None = None
         self._stages = StageGraphs()
+        self._compiled: CompiledSource | None = None
         self._runs = GraphRuns(state)
-        self._method = ""
+        self._shown = ""  # the kind of the source, and its method
         self._choices = Choices()
         self._counted: dict[str, Histogram | None] = {}  # None: being counted
         self._sent = ("", "")  # the drawing and its colours, as the script has them
@@ -50,7 +51,7 @@ class GraphPanel(Panel):
 
     def forget(self) -> None:
         self._leave_full()
-        self._graph, self._method = None, ""
+        self._graph, self._shown = None, ""
         self._stages.forget()
         self._runs.forget()
         self._choices = self._choices.for_another_graph()
@@ -65,20 +66,34 @@ class GraphPanel(Panel):
         if self._choices.full:
             self._choices.full = False
             self.tell_script(full=False)
-            if self.state.session is not None:
+            if self._source is not None:
                 self._again()
+
+    @property
+    def _source(self) -> GraphSource | None:
+        """The source of graphs: the compiled program that is shown, or the open program."""
+        compiled, session = self.state.compiled, self.state.session
+        if compiled is not None:
+            if self._compiled is None or self._compiled.compiled is not compiled:
+                self._compiled = CompiledSource(compiled)
+            return self._compiled
+        self._compiled = None
+        if session is None:
+            return None
+        return SessionSource(self.state, session, self._stages, self._runs)
 
     # ---- drawing
 
     def draw(self) -> None:
-        session = self.state.session
-        if session is None:
+        source = self._source
+        if source is None:
             return
-        if session.method != self._method:
+        shown = f"{type(source).__name__} {source.method}"
+        if shown != self._shown:
             self.end_work()
             self.forget()
-        self._method = session.method
-        self._graph = self._stages.of(session, self._choices.stage)
+        self._shown = shown
+        self._graph = source.graph(self._choices.stage)
         self._show(self._graph)
         if self._choices.drawing == "list":
             self.tell_script()
@@ -86,59 +101,45 @@ class GraphPanel(Panel):
     def _outline(self, graph: MethodGraph) -> list[Box]:
         return outline(graph, self._choices.opened)
 
-    def _names(self, session: Session) -> Names:
-        return self._stages.names(session, self._choices.stage)
-
     def _listed(self, graph: MethodGraph) -> list[Box]:
         """Return the boxes of the list."""
         return [*self._found(graph)] if self._choices.searching else self._outline(graph)
 
     def _found(self, graph: MethodGraph) -> list[OutlineCall]:
-        session = self.state.session
-        if not self._choices.searching or session is None:
+        source = self._source
+        if not self._choices.searching or source is None:
             return []
-        return found(graph, self._choices.text, self._names(session))
+        return found(graph, self._choices.text, source.names(self._choices.stage))
 
     def _show(self, graph: MethodGraph, reveal: bool = False) -> None:
         """Show the graph; `reveal`: the drawing moves to the chosen call."""
-        session, choices = self.state.session, self._choices
-        assert session is not None  # as PROGRAM says
+        source, choices = self._source, self._choices
+        assert source is not None  # as GRAPHED says
         if choices.chosen is not None and choices.chosen >= len(graph.nodes):
             choices.chosen = None  # a plan for other shapes may have fewer calls
         drawn, matches = choices.drawing == "drawn", self._found(graph)
-        tints = Tints(graph, choices.colour, times_of(graph, session.traces.get(self._method)))
-        names = self._names(session)
+        tints = Tints(graph, choices.colour, times_of(graph, source.trace))
+        names = source.names(choices.stage)
         body = self._drawing_view() if drawn else self._list_view(graph, tints, names)
-        inside = self._inside(session, graph, tints)
+        inside = self._inside(source, graph, tints)
         self.show(
             h(
                 "section",
                 h(
                     "div",
-                    h("h2", "Graph", h("span", self._method, class_="count")),
+                    h("h2", "Graph", h("span", source.method, class_="count")),
                     class_="card-head",
                 ),
-                controls_view(choices, self.act, bool(graph.layers), len(matches)),
-                summary_view(session.device, graph, choices, matches),
-                self._legend(session, tints),
+                source.head(self.act),
+                controls_view(choices, self.act, bool(graph.layers), len(matches), source),
+                summary_view(source.device, graph, choices, matches),
+                legend_view(choices, tints, self.act, source),
                 h("div", body, inside, class_="graph-parts"),
                 class_="card graph graph-full" if choices.full else "card graph",
             )
         )
         if drawn:
-            self._tell_drawing(session, graph, tints, matches, reveal)
-
-    def _legend(self, session: Session, tints: Tints) -> Html:
-        trace: Trace | None = session.traces.get(self._method)
-        clock = session.device == "numpy" or TIMESTAMPS.met(self.state)
-        return legend_view(
-            self._choices,
-            tints,
-            self.act,
-            traced=trace is not None,
-            clock=clock if trace is None else trace.timed,
-            busy=session.runner.busy,
-        )
+            self._tell_drawing(source, graph, tints, matches, reveal)
 
     def _list_view(self, graph: MethodGraph, tints: Tints, names: Names) -> Html:
         choices, boxes = self._choices, self._listed(graph)
@@ -156,53 +157,39 @@ class GraphPanel(Panel):
             class_="graph-stage",
         )
 
-    def _inside(self, session: Session, graph: MethodGraph, tints: Tints) -> Html | None:
-        choices = self._choices
+    def _inside(self, source: GraphSource, graph: MethodGraph, tints: Tints) -> Html | None:
+        choices, stage = self._choices, self._choices.stage
         if choices.chosen is None:
             return None
-        node, seen = graph.nodes[choices.chosen], self._runs.seen(session)
-        kept = seen.calls.get(node.id) if seen is not None else None
-        names = self._names(session)
-        values = seen_view(node, choices.stage, kept, session.runner.busy, names, self.act)
-        linked = self._stages.linked(session, choices.stage, node.id)
-        parts = CallParts(graph, node, names, tints, linked)
+        node = graph.nodes[choices.chosen]
+        values = source.seen(stage, node, self.act)
+        linked = source.linked(stage, node.id)
+        parts = CallParts(graph, node, source.names(stage), tints, linked)
         return inside_view(parts, self._counted, choices.shaders, values, self.act)
 
     def _tell_drawing(
         self,
-        session: Session,
+        source: GraphSource,
         graph: MethodGraph,
         tints: Tints,
         matches: list[OutlineCall],
         reveal: bool,
     ) -> None:
         boxes = self._outline(graph)
-        drawing = drawing_of(graph, boxes, self._names(session))
+        drawing = drawing_of(graph, boxes, source.names(self._choices.stage))
         text, paint = drawing.json(), paint_of(graph, boxes, drawing, tints)
-        data: dict[str, object] = {"mark": self._marks(drawing, matches, reveal)}
+        data: dict[str, object] = {"mark": marks_of(drawing, self._choices, matches, reveal)}
         if text != self._sent[0]:
             data["drawing"] = text
         if "drawing" in data or paint != self._sent[1]:
             data["paint"] = paint
         self._sent = (text, paint)
-        source = session.source
         self.tell_script(
             **data,
-            file=f"{source.name.removesuffix('.pte')}.{self._method}.svg",
-            graph=f"{source.name} {source.size} {self._method} {self._choices.stage}",
+            file=f"{source.stem}.svg",
+            graph=f"{source.key} {self._choices.stage}",
             full=self._choices.full,
         )
-
-    def _marks(
-        self, drawing: Drawing, matches: list[OutlineCall], reveal: bool
-    ) -> dict[str, object]:
-        chosen = self._choices.chosen
-        return {
-            "chosen": None if chosen is None else drawing.box_of[chosen],
-            "found": sorted({drawing.box_of[call.node.id] for call in matches}),
-            "searching": self._choices.searching,
-            "reveal": reveal,
-        }
 
     # ---- how it is looked at
 
@@ -213,13 +200,20 @@ class GraphPanel(Panel):
             self._again(reveal=True)
 
     def on_stage(self, message: Message) -> None:
-        value, session = str(message["value"]), self.state.session
-        if session is not None and value in STAGES:
-            self._show(self._turn_to(session, value))
+        value, source = str(message["value"]), self._source
+        if source is not None and value in source.stages:
+            self._show(self._turn_to(source, value))
 
-    def _turn_to(self, session: Session, stage: str) -> MethodGraph:
+    def on_compiled(self, message: Message) -> None:
+        """Turn to another class of devices, method or plan of the compiled program."""
+        if self._compiled is not None:
+            self._compiled.choose(str(message["name"]), str(message["value"]))
+            self._choices = self._choices.for_another_graph()
+            self.draw()
+
+    def _turn_to(self, source: GraphSource, stage: str) -> MethodGraph:
         """Turn to the other graph; if it cannot be built, nothing changes."""
-        graph = self._stages.of(session, stage)
+        graph = source.graph(stage)
         self.end_work()
         self._counted = {}  # values have other names in the other graph
         old = self._choices
@@ -229,12 +223,12 @@ class GraphPanel(Panel):
 
     def on_link(self, message: Message) -> None:
         """Go to a call of the other graph, from which the open one was made, or which it became."""
-        session, node = self.state.session, int(message["node"])
-        if session is None:
-            return
+        source, node = self._source, int(message["node"])
         other = FILE if self._choices.stage == PLANNED else PLANNED
-        if 0 <= node < len(self._stages.of(session, other).nodes):
-            graph = self._turn_to(session, other)
+        if source is None or other not in source.stages:
+            return
+        if 0 <= node < len(source.graph(other).nodes):
+            graph = self._turn_to(source, other)
             self._choices.text = ""
             self._look_at(graph, node)
             if self._choices.drawing == "list":
@@ -330,11 +324,14 @@ class GraphPanel(Panel):
 
     def on_call(self, message: Message) -> None:
         """Go to a call of the optimized graph; the profile links to it."""
-        session, graph = self.state.session, self._graph
-        if session is None:
+        if self.state.session is None:
             return
-        if graph is None or self._choices.stage != PLANNED:
-            self._turn_to(session, PLANNED)
+        if self.state.compiled is not None:
+            self.state.show_compiled(None)
+            self.draw()
+        source = self._source
+        if source is not None and (self._graph is None or self._choices.stage != PLANNED):
+            self._turn_to(source, PLANNED)
         self.on_go(message)
         self.tell_script(focus="drawing")
 
@@ -371,7 +368,7 @@ class GraphPanel(Panel):
 
     async def on_values(self, message: Message) -> None:
         graph, chosen = self._graph, self._choices.chosen
-        if graph is None or chosen is None or self._choices.stage != PLANNED:
+        if graph is None or chosen is None or graph.stage != PLANNED:
             return
         if graph.nodes[chosen].call is not None:
             await self._runs.see(wanted_nodes(graph, chosen))
@@ -381,14 +378,20 @@ class GraphPanel(Panel):
             self._show(self._graph, reveal)
 
 
+GRAPHED = Need(PROGRAM.text, lambda state: state.compiled is not None or PROGRAM.met(state), True)
+_METHOD = Need(METHOD.text, lambda state: state.compiled is not None or METHOD.met(state))
+
 VIEW = View(
     "graph",
     "Graph",
     order=20,
     also="netron operators model",
     make=GraphPanel,
-    needs=(PROGRAM, METHOD),
-    follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
+    needs=(GRAPHED, _METHOD),
+    follows=(
+        *(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
+        Change.COMPILED,
+    ),
     style=True,
     commands=(Command("Toggle full window", "full", also="fullscreen maximize"),),
 )

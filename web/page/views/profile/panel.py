@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -14,7 +15,7 @@ from page.shared.html.empty import empty_view
 from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import us_text
 from page.views.profile.memory import memory_view
-from page.views.profile.pair import BaselineTrace, pair_view
+from page.views.profile.pair import TracedRun, pair_view, runs_view, stacked
 from page.views.profile.shorter import Shorter, traced_inputs
 from page.views.profile.timeline import (
     BY,
@@ -30,6 +31,7 @@ from webpte.inspection.kernel_rates import rates_of
 from webpte.inspection.report import MemoryReport, Rates, Trace
 
 _OUTDATED = "Inputs changed since this trace. Record it again."
+MOST_PINNED = 5
 _MEASURED = ("webgpu", "native")  # devices with measurable peak rates
 
 
@@ -67,7 +69,8 @@ class ProfilePanel(Panel):
         self._memory: FoundMemory | None = None
         self._by = "kernel"
         self._run = "again"
-        self._kept: BaselineTrace | None = None  # the baseline; it outlives its program
+        self._pinned: list[TracedRun] = []  # they outlive their programs
+        self._baseline: Trace | None = None  # of the pinned runs; None: the newest
         self._best: dict[str, Rates | None] = {}  # by adapter; None: it could not be measured
 
     def forget(self) -> None:
@@ -132,16 +135,30 @@ class ProfilePanel(Panel):
         self.draw()
 
     def on_keep(self, message: Message) -> None:
-        """Pin the trace that is shown as the baseline."""
-        trace, shown = self._shown(), self._shown_run()
-        if trace is not None:
-            self._kept = BaselineTrace(trace, shown)
-            self.draw()
-            self.state.tell("Pinned as baseline: trace another run, program or device to compare")
+        """Pin the run that is shown, so that later runs are compared with it."""
+        shown = self._shown_run()
+        if shown is None or any(one.trace is shown.trace for one in self._pinned):
+            return
+        if len(self._pinned) == MOST_PINNED:
+            self.state.tell(f"{MOST_PINNED} runs are pinned: unpin one first", "bad")
+            return
+        self._pinned.append(shown)
+        self.draw()
+        self.state.tell("Pinned: choose or trace another run, program or device to compare")
 
     def on_unkeep(self, message: Message) -> None:
-        self._kept = None
+        """Unpin one of the runs, or all."""
+        at = int(message["at"]) if "at" in message else None
+        self._pinned = [] if at is None else self._pinned[:at] + self._pinned[at + 1 :]
         self.draw()
+
+    def on_baseline(self, message: Message) -> None:
+        """Choose the pinned run that the tables compare with."""
+        shown = self._shown_run()
+        runs = stacked(self._pinned, shown) if shown is not None else {}
+        if str(message["value"]) in runs:
+            self._baseline = runs[str(message["value"])].trace
+            self.draw()
 
     def on_perfetto(self, message: Message) -> None:
         trace = self._shown()
@@ -182,14 +199,16 @@ class ProfilePanel(Panel):
     # ---- drawing
 
     def _shown(self) -> Trace | None:
-        session = self.state.session
-        profile = self._profiles.get(session.method) if session is not None else None
-        return None if profile is None else profile.runs.get(self._run, profile.first)
+        shown = self._shown_run()
+        return None if shown is None else shown.trace
 
-    def _shown_run(self) -> str:
+    def _shown_run(self) -> TracedRun | None:
         session = self.state.session
         profile = self._profiles.get(session.method) if session is not None else None
-        return self._run if profile is not None and self._run in profile.runs else "first"
+        if profile is None:
+            return None
+        name = self._run if self._run in profile.runs else "first"
+        return TracedRun(profile.runs[name], name)
 
     def draw(self) -> None:
         session = self.state.session
@@ -206,23 +225,25 @@ class ProfilePanel(Panel):
         self.tell_script()
 
     def _time(self, session: Session) -> list[object]:
-        profile, trace = self._profiles.get(session.method), self._shown()
+        profile, shown = self._profiles.get(session.method), self._shown_run()
         head = h("div", h("h2", "Timeline"), class_="card-head")
-        if profile is None or trace is None:
+        if profile is None or shown is None:
             text = f"Runs {session.method} twice, and shows where the time goes."
             note = traced_inputs(self.state, session).note
             told = h("p", note, class_="note") if note else None
             return [head, empty_view("profile", text, self._controls(session, None), told)]
-        stale = profile.held != session.held()
+        stale, trace = profile.held != session.held(), shown.trace
+        runs = stacked(self._pinned, shown)
         return [
             head,
             self._controls(session, profile),
             h("p", _OUTDATED, class_="notice notice-warn") if stale else None,
             h("p", profile.note, class_="note") if profile.note else None,
             clock_notes(trace),
-            timeline_view(trace),
+            runs_view(runs, self.act) if len(runs) > 1 else None,
+            timeline_view({letter: one.trace for letter, one in runs.items()}),
             rows_view(trace, self._by, self.act, self._best.get(_adapter(session))),
-            self._pair(trace),
+            pair_view(runs, self._baseline_of(runs), self._by, self.act) if len(runs) > 1 else None,
             stages_table(profile.first, profile.again),
             h(
                 "p",
@@ -231,10 +252,11 @@ class ProfilePanel(Panel):
             ),
         ]
 
-    def _pair(self, trace: Trace) -> Html | None:
-        if self._kept is None:
-            return None
-        return pair_view(self._kept, BaselineTrace(trace, self._shown_run()), self._by)
+    def _baseline_of(self, runs: Mapping[str, TracedRun]) -> str:
+        """Return the letter of the baseline: the chosen run, else the run pinned last."""
+        *pinned, _ = runs
+        found = [one for one in pinned if runs[one].trace is self._baseline]
+        return found[0] if found else pinned[-1]
 
     def _controls(self, session: Session, profile: Profile | None) -> Html:
         busy = session.runner.busy
@@ -255,15 +277,17 @@ class ProfilePanel(Panel):
         )
 
     def _trace_controls(self, profile: Profile) -> list[Html]:
-        runs = {name: RUNS[name] for name in profile.runs}
+        runs, shown = {name: RUNS[name] for name in profile.runs}, self._shown_run()
+        assert shown is not None  # there is a profile
+        pinned = any(one.trace is shown.trace for one in self._pinned)
         return [
-            choice("run", runs, self._shown_run(), "inline", data_act=self.act("run"), name="run"),
+            choice("run", runs, shown.run, "inline", data_act=self.act("run"), name="run"),
             *(
                 h("button", text, type="button", data_zoom=name, aria_label=label, title=label)
                 for name, text, label in _ZOOMS
             ),
-            self._button("Pin as baseline", "keep", title="Compare other runs with this one"),
-            *([self._button("Clear baseline", "unkeep")] if self._kept is not None else []),
+            self._button("Pin this run", "keep", pinned, title="Compare other runs with this one"),
+            *([self._button("Unpin all", "unkeep")] if self._pinned else []),
             h(
                 "button",
                 "Open in Perfetto",

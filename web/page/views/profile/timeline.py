@@ -1,8 +1,8 @@
-"""The timeline of one run, both runs by part, and rows by kernel, op or layer."""
+"""The timeline of runs, both runs by part, and rows by kernel, op or layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from page.shared.html.markup import Html, choice, h
 from page.shared.html.tables import table
@@ -31,39 +31,51 @@ _NO_TIME = "-"
 # ---- the timeline
 
 
-def timeline_view(trace: Trace) -> Html:
-    ops = {step.node: step.op for step in trace.steps}
-    colours = kernel_colours(trace)
-    tracks = [track for track in (HOST, GPU) if any(s.track == track for s in trace.spans)]
+def timeline_view(runs: Mapping[str, Trace]) -> Html:
+    """Return the bars of runs, one below the other on the same axis; the last is the run whose
+    calls are in the graph. A single run needs no letter."""
+    traces = list(runs.values())
+    colours = kernel_colours(traces)
     # GPU and host have different clocks: kernels may end after the run, by a little.
-    total = max([trace.microseconds, *(span.start + span.duration for span in trace.spans)])
-    bars = [
-        Bar(
-            tracks.index(span.track),
-            span.start,
-            span.duration,
-            colours.get(span.name, span.kind) if span.kind == "kernel" else span.kind,
-            _span_text(span, ops),
-            span.node,
-        )
-        for span in trace.spans
-    ]
-    kinds = [kind for kind in KINDS if any(span.kind == kind for span in trace.spans)]
-    label = f"Timeline of a run of {us_text(total)}, {plural(len(bars), 'bar')}"
-    names = [{HOST: "Host", GPU: "GPU"}[track] for track in tracks]
+    total = max(
+        max([one.microseconds, *(span.start + span.duration for span in one.spans)])
+        for one in traces
+    )
+    bars, names = list[Bar](), list[str]()
+    for letter, trace in runs.items():
+        ops = {step.node: step.op for step in trace.steps}
+        first = f"{letter} " if len(runs) > 1 else ""
+        for track in (HOST, GPU):
+            spans = [span for span in trace.spans if span.track == track]
+            bars += [
+                Bar(
+                    len(names),
+                    span.start,
+                    span.duration,
+                    colours.get(span.name, span.kind) if span.kind == "kernel" else span.kind,
+                    f"{first and letter + ': '}{_span_text(span, ops)}",
+                    span.node if trace is traces[-1] else None,
+                )
+                for span in spans
+            ]
+            names += [first + {HOST: "Host", GPU: "GPU"}[track]] if spans else []
+    kinds = [kind for kind in KINDS if any(s.kind == kind for one in traces for s in one.spans)]
+    what = "a run" if len(runs) == 1 else f"{len(runs)} runs"
+    label = f"Timeline of {what} of {us_text(total)}, {plural(len(bars), 'bar')}"
+    shown = thinned(bars, total, MOST_BARS)
     return h(
         "div",
-        chart("profile-time", label, names, thinned(bars, total, MOST_BARS), total, timed=True),
+        chart("profile-time", label, names, shown, total, timed=True),
         legend([(kind, f"{kind}: {KINDS[kind]}") for kind in kinds if kind != "kernel"]),
-        _kernel_legend(trace, colours) if colours else None,
+        _kernel_legend(traces, colours) if colours else None,
         class_="profile-timeline",
     )
 
 
-def kernel_colours(trace: Trace) -> dict[str, str]:
-    """Return the colour of each kernel: the slowest kernels have separate colours."""
+def kernel_colours(traces: Sequence[Trace]) -> dict[str, str]:
+    """Return the colour of each kernel in all runs: the slowest have separate colours."""
     spent: dict[str, float] = {}
-    for span in trace.spans:
+    for span in (span for trace in traces for span in trace.spans):
         if span.kind == "kernel":
             spent[span.name] = spent.get(span.name, 0.0) + span.duration
     ranked = sorted(spent, key=lambda name: -spent[name])
@@ -73,10 +85,10 @@ def kernel_colours(trace: Trace) -> dict[str, str]:
     }
 
 
-def _kernel_legend(trace: Trace, colours: dict[str, str]) -> Html:
+def _kernel_legend(traces: Sequence[Trace], colours: dict[str, str]) -> Html:
     """Return the kernels with their colours and shares of the kernels' time."""
     spent: dict[str, float] = {}
-    for span in trace.spans:
+    for span in (span for trace in traces for span in trace.spans):
         if span.kind == "kernel":
             colour = colours[span.name]
             spent[colour] = spent.get(colour, 0.0) + span.duration
