@@ -5,7 +5,7 @@
     /webpte.zip     the Python package with its shaders (see bundle.py)
     /page.zip       the page's modules
     /suites.zip     the runner of suites, for the harness page
-    /pyscript.json  PyScript's configuration for the page (see page_config.py)
+    /python.json    what the page's Python is started with (see page_config.py)
     /models/        the models that `serve.py models` installed (see models/store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
     /embed.html     the page for frames of other sites (see embed.py)
@@ -45,7 +45,7 @@ from webpte_host.serving.compressed import CompressedCopies, is_worth, takes_gzi
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
 from webpte_host.serving.immutable_urls import ImmutableUrls
-from webpte_host.serving.page_config import page_config
+from webpte_host.serving.page_config import ARCHIVES, CONFIG, page_config
 from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import (
     COMMON_HEADERS,
@@ -60,7 +60,7 @@ from webpte_host.setup.runtime import runtime_version
 
 _PAGE_PATH = "/index.html"
 _EMBED_PATH = f"/{EMBED}"
-_CONFIG_PATH = "/pyscript.json"
+_CONFIG_PATH = f"/{CONFIG}"
 _GALLERY_PATH = "/gallery.json"
 _INSTALLED_PATH = "/models/index.json"
 _IDLE_SECONDS = 60
@@ -171,7 +171,8 @@ class Handler(BaseHTTPRequestHandler):
         if path == _CONFIG_PATH:
             # Relative to the request's path, which may be one folder deeper.
             up = "." if url_path(self.path) == path else ".."
-            return page_config(self.server.runtime, f"{up}{self.server.runtime_path}")
+            bundles = [self.server.bundles[f"/{name}"] for name in ARCHIVES]
+            return page_config(self.server.runtime, bundles, f"{up}{self.server.runtime_path}")
         if path == _GALLERY_PATH:
             installed = find_file(self.server.mounts, _INSTALLED_PATH)
             return gallery(self.server.web, installed, self.server.runtime)

@@ -15,18 +15,13 @@ import zipfile
 from importlib.util import source_hash
 from pathlib import Path
 
-from boot import bytecode
-
 sys.dont_write_bytecode = False
+
+from boot import bytecode
+from boot.imports import import_modules
+
 generated = bytecode.Generated({})
-
-import page.app
-import page.browser
-import webpte.engine.browser.scripts
-import webpte.engine.gpu.webgpu.device
-from page.views import find_views
-
-find_views()
+import_modules()
 generated.end()
 sys.dont_write_bytecode = True
 modules = bytecode.compiled_modules(list(sys.modules.values()))

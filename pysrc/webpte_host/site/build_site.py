@@ -2,7 +2,7 @@
 
     index.html ...          the page (web/), which also registers the service worker
     embed.html              the page for frames of other sites (see serving/embed.py)
-    pyscript.json, gallery.json, webpte.zip, page.zip, runtime/, models/    as server.py serves them
+    python.json, gallery.json, webpte.zip, page.zip, runtime/, models/    as server.py serves them
     webpte-VERSION-py3-none-any.whl     for micropip
     service-worker.js       isolation headers, a cache by content, offline
     site-files.js           the worker's list of files, generated here
@@ -26,7 +26,7 @@ from webpte_host.base.layout import WEB
 from webpte_host.models.store import INDEX, ModelStore
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
-from webpte_host.serving.page_config import page_config
+from webpte_host.serving.page_config import ARCHIVES, CONFIG, page_config
 from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import COMMON_HEADERS
 from webpte_host.site.build_package import build_wheel
@@ -59,9 +59,10 @@ def write_page(
     shutil.copytree(web, site, ignore=ignored)
     shutil.copytree(runtime, site / "runtime")
     (site / "runtime" / "stamp.json").unlink(missing_ok=True)
-    (site / "pyscript.json").write_bytes(page_config(runtime))
-    (site / "webpte.zip").write_bytes(package_bundle().archive().data)
-    (site / "page.zip").write_bytes(page_bundle(web).archive().data)
+    bundles = package_bundle(), page_bundle(web)
+    (site / CONFIG).write_bytes(page_config(runtime, bundles))
+    for name, bundle in zip(ARCHIVES, bundles, strict=True):
+        (site / name).write_bytes(bundle.archive().data)
     for module in (site / "page").rglob("*.py"):  # in the archive
         module.unlink()
     index = site / "index.html"

@@ -1,0 +1,46 @@
+"""The imports of a start of the page. A snapshot of Python's memory is taken after them."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import random
+import sys
+from pathlib import Path
+
+from boot.compiled import CompiledModules
+
+_SHIPPED = "webpte.bytecode"
+compiled = CompiledModules("/webpte-bytecode", _SHIPPED)
+
+
+def import_all() -> None:
+    """Import everything, from compiled modules where the browser has kept some."""
+    kept = Path("webpte.kept")
+    compiled.put_in_place(kept.read_bytes())
+    for read in (kept, Path(_SHIPPED)):
+        read.unlink(missing_ok=True)
+    import_modules()
+
+
+def import_modules() -> None:
+    import page.app
+    import page.browser
+    import webpte.engine.browser.scripts
+    import webpte.engine.gpu.webgpu.device  # noqa: F401
+    from page.views import find_views
+
+    find_views()
+
+
+def settle() -> None:
+    """Let go of what the imports have left: a snapshot cannot have objects of the browser."""
+    gc.collect()
+
+
+def wake() -> None:
+    """Bring up to date what is different at each start, in memory of an earlier one."""
+    random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    importlib.invalidate_caches()
