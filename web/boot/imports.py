@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from boot.compiled import CompiledModules
+from boot.later import WholeLibrary
 
 _SHIPPED = "webpte.bytecode"
 compiled = CompiledModules("/webpte-bytecode", _SHIPPED)
@@ -16,6 +17,7 @@ compiled = CompiledModules("/webpte-bytecode", _SHIPPED)
 
 def import_all() -> None:
     """Import everything, from compiled modules where the browser has kept some."""
+    WholeLibrary(next(place for place in sys.path if place.endswith(".zip"))).put_last()
     kept = Path("webpte.kept")
     compiled.put_in_place(kept.read_bytes())
     for read in (kept, Path(_SHIPPED)):

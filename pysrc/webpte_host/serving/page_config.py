@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from webpte_host.base.bundle import Bundle
-from webpte_host.setup.precompile import BYTECODE
+from webpte_host.setup.precompile import BYTECODE, LIBRARY, START_LIBRARY
 from webpte_host.setup.runtime import runtime_version
 
 CONFIG = "python.json"
@@ -26,10 +26,13 @@ def page_config(folder: Path, bundles: Sequence[Bundle], runtime: str = "./runti
     digest = hashlib.sha256(runtime_version(folder).encode())
     for bundle in bundles:
         digest.update(bundle.archive().data)
+    start = START_LIBRARY if (folder / START_LIBRARY).is_file() else LIBRARY
     config = {
         "interpreter": f"{runtime}pyodide/pyodide.mjs",
+        "library": f"{runtime}{start}",
         "packages": _PACKAGES,
         "archives": [f"./{name}" for name in ARCHIVES],
+        "later": {"library": f"{runtime}{LIBRARY}"},  # see boot/later.py
         "bytecode": f"{runtime}{BYTECODE}" if (folder / BYTECODE).is_file() else None,
         # What is kept of a start of this version serves no other.
         "version": digest.hexdigest()[:16],

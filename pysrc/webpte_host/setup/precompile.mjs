@@ -1,7 +1,7 @@
-// `node precompile.mjs FOLDER LIBRARY BYTECODE ARCHIVE...` compiles the modules that a start of the page imports: those of
-// Python's library in a folder of Pyodide, which go to a copy of it, LIBRARY; all others, NumPy's among them, go to the
-// file BYTECODE (boot/bytecode.py). Pyodide's own Python compiles them: it reads no other bytecode. ARCHIVEs hold
-// the modules of webpte and the page.
+// `node precompile.mjs FOLDER LIBRARY START BYTECODE ARCHIVE...` compiles the modules that a start of the page imports: those
+// of Python's library in a folder of Pyodide, which go to a copy of it, LIBRARY, and alone and without sources to START;
+// all others, NumPy's among them, go to the file BYTECODE (boot/bytecode.py). Pyodide's own Python compiles them: it reads
+// no other bytecode. ARCHIVEs hold the modules of webpte and the page.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -30,27 +30,39 @@ PLACE = next(place for place in sys.path if place.endswith(".zip"))
 EPOCH = (2020, 1, 1, 0, 0, 0)
 specs = [getattr(module, "__spec__", None) for module in sys.modules.values()]
 origins = {str(spec.origin).removesuffix("c") for spec in specs if spec is not None}
-with zipfile.ZipFile("/tmp/before.zip") as before, zipfile.ZipFile("/tmp/after.zip", "w") as after:
-    def add(name, data):
-        after.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED)
+later = []  # modules that the library of a start has not
+with (
+    zipfile.ZipFile("/tmp/before.zip") as before,
+    zipfile.ZipFile("/tmp/after.zip", "w") as after,
+    zipfile.ZipFile("/tmp/start.zip", "w") as start,
+):
+    def add(name, data, *archives):
+        for archive in archives:
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED, 9)
 
     for name in before.namelist():
         if name.endswith(".pyc"):
             continue  # of a time before
         data = before.read(name)
-        add(name, data)
+        own = "pyodide" in name.split("/")[0]  # Pyodide's, which it may import before a module can be fetched
+        add(name, data, after, *[start] * own)
         if f"{PLACE}/{name}" in origins:
             code = compile(data, f"{PLACE}/{name}", "exec", dont_inherit=True)
-            add(f"{name}c", bytes(bootstrap._code_to_hash_pyc(code, source_hash(data), False)))
+            packed = bytes(bootstrap._code_to_hash_pyc(code, source_hash(data), False))
+            add(f"{name}c", packed, after, start)
+        elif name.endswith(".py") and not own:
+            later.append(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    add("later.txt", "\\n".join(later), start)
 `;
 
-const main = async (folder, library, bytecode, ...archives) => {
+const main = async (folder, library, start, bytecode, ...archives) => {
   const { loadPyodide } = await import(pathToFileURL(`${folder}/pyodide.mjs`));
   const python = await loadPyodide({ indexURL: folder, packages: ["numpy", "flatbuffers"] });
   for (const archive of archives) python.unpackArchive(new Uint8Array(readFileSync(archive)), "zip");
   python.FS.writeFile("/tmp/before.zip", readFileSync(`${folder}/python_stdlib.zip`));
   python.runPython(COMPILE);
   writeFileSync(library, python.FS.readFile("/tmp/after.zip"));
+  writeFileSync(start, python.FS.readFile("/tmp/start.zip"));
   writeFileSync(bytecode, python.FS.readFile("/tmp/bytecode"));
 };
 

@@ -64,6 +64,7 @@ const begin = async ({ config: address, main, counts, keeps, mayRestore }) => {
   try {
     const config = await (await fetch(address)).json();
     const place = (path) => new URL(path, address).href;
+    globalThis.webpteLater = Object.fromEntries(Object.entries(config.later).map(([name, path]) => [name, place(path)]));
     const program = fetch(main).then((reply) => reply.text());
     const kept = mayRestore ? await keptSnapshot(config.version) : null;
     if (kept) {
@@ -91,7 +92,7 @@ const begin = async ({ config: address, main, counts, keeps, mayRestore }) => {
 const load = async (config, place) => {
   const indexURL = new URL(".", place(config.interpreter)).href;
   const [{ loadPyodide }, { default: create }] = await Promise.all([import(place(config.interpreter)), import(`${indexURL}pyodide.asm.mjs`)]);
-  const every = { indexURL, stdout: (text) => console.log(text), stderr: (text) => console.error(text) };
+  const every = { indexURL, stdLibURL: place(config.library), stdout: (text) => console.log(text), stderr: (text) => console.error(text) };
   return { create, start: (options) => loadPyodide({ ...every, ...options }) };
 };
 

@@ -112,7 +112,7 @@ def test_serves(site: Site, path: str, kind: str, body: bytes) -> None:
 
 
 def test_the_page_has_its_runtime_by_an_address_that_lasts(site: Site, tree: Path) -> None:
-    _, _, config = ask(site, "/pyscript.json")
+    _, _, config = ask(site, "/python.json")
     interpreter = json.loads(config)["interpreter"].removeprefix(".")
     status, headers, body = ask(site, interpreter)
     assert (status, body) == (200, b"export {}")
@@ -257,10 +257,11 @@ def test_if_range_with_old_etag_sends_everything(site: Site) -> None:
 
 
 def test_the_configuration_names_what_is_in_the_folder(site: Site, tree: Path) -> None:
-    _, headers, body = ask(site, "/pyscript.json")
+    _, headers, body = ask(site, "/python.json")
     assert "application/json" in headers["Content-Type"]
-    assert json.loads(body)["files"] == {"./webpte.zip": "./*", "./page.zip": "./*"}
-    assert ask(site, "/pyscript.json", If_None_Match=headers["ETag"])[0] == 304
+    config = json.loads(body)
+    assert (config["archives"], config["bytecode"]) == (["./webpte.zip", "./page.zip"], None)
+    assert ask(site, "/python.json", If_None_Match=headers["ETag"])[0] == 304
 
 
 def test_the_modules_of_the_page_are_one_archive(site: Site, tree: Path) -> None:
@@ -279,7 +280,7 @@ def test_the_modules_of_the_page_are_one_archive(site: Site, tree: Path) -> None
         shutil.rmtree(tree / "web" / "page")
 
 
-PAGE = b"""<link href="./style.css"><script config="./pyscript.json" src="./main.py"></script>"""
+PAGE = b"""<link href="./style.css"><script config="./python.json" src="./main.py"></script>"""
 
 
 def immutable_prefix(site: Site) -> str:
@@ -304,7 +305,7 @@ def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> 
     assert ask(site, "/")[1]["Cache-Control"] == "no-cache"
     for path in (
         "main.py",
-        "pyscript.json",
+        "python.json",
         "webpte.zip",
         "suites.zip",
         "page.zip",
@@ -312,8 +313,8 @@ def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> 
     ):
         status, headers, body = ask(site, prefix + path)
         assert (status, "immutable" in headers["Cache-Control"]) == (200, True), path
-        assert "pyscript" in path or body == ask(site, f"/{path}")[2]
-    for path in ("main.py", "pyscript.json", "webpte.zip", "suites.zip", "page.zip"):
+        assert "python.json" in path or body == ask(site, f"/{path}")[2]
+    for path in ("main.py", "python.json", "webpte.zip", "suites.zip", "page.zip"):
         assert ask(site, f"/{path}")[1]["Cache-Control"] == "no-cache"
 
 
@@ -324,7 +325,7 @@ def test_the_configuration_by_an_immutable_url_names_the_same_runtime(
         named: str = json.loads(ask(site, path)[2])["interpreter"]
         return urllib.parse.urljoin(f"http://host{path}", named)
 
-    assert interpreter("/pyscript.json") == interpreter(f"{prefix}pyscript.json")
+    assert interpreter("/python.json") == interpreter(f"{prefix}python.json")
 
 
 @pytest.mark.parametrize(
