@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from boot.compiled import CompiledModules
-from boot.later import WholeLibrary
+from boot.later import WholeLibrary, fetch_for_tracebacks
 
 _SHIPPED = "webpte.bytecode"
 compiled = CompiledModules("/webpte-bytecode", _SHIPPED)
@@ -18,6 +18,7 @@ compiled = CompiledModules("/webpte-bytecode", _SHIPPED)
 def import_all() -> None:
     """Import everything, from compiled modules where the browser has kept some."""
     WholeLibrary(next(place for place in sys.path if place.endswith(".zip"))).put_last()
+    fetch_for_tracebacks()
     kept = Path("webpte.kept")
     compiled.put_in_place(kept.read_bytes())
     for read in (kept, Path(_SHIPPED)):
@@ -26,8 +27,6 @@ def import_all() -> None:
 
 
 def import_modules() -> None:
-    import page.app
-    import page.browser
     import webpte.engine.browser.scripts
     import webpte.engine.gpu.webgpu.device  # noqa: F401
     from page.views import find_views

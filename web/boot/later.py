@@ -7,7 +7,9 @@ them in an import, so the worker requests them without going on meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import linecache
 import sys
 import zipfile
 import zipimport
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import js
 
@@ -43,6 +46,20 @@ def unpack_sources() -> None:
         archive.extractall(_HOME)
 
 
+def fetch_for_tracebacks() -> None:
+    """Let `linecache` fetch sources before it reads an empty file in their place."""
+    update = linecache.updatecache
+
+    def updatecache(filename: str, module_globals: dict[str, Any] | None = None) -> list[str]:
+        file = Path(filename)
+        if file.is_relative_to(_HOME) and file.is_file() and not file.stat().st_size:
+            with contextlib.suppress(OSError):  # without a network: a traceback without lines
+                unpack_sources()
+        return update(filename, module_globals)
+
+    linecache.updatecache = updatecache
+
+
 class WholeLibrary:
     """Finds modules of Python's library that a start does not need."""
 
@@ -65,7 +82,9 @@ class WholeLibrary:
         def get_source(loader: zipimport.zipimporter, name: str) -> str | None:
             if not loader.archive == self._start:
                 return of_start(loader, name)
-            return of_start(zipimport.zipimporter(self._in_whole(loader.archive, loader.prefix)), name)
+            return of_start(
+                zipimport.zipimporter(self._in_whole(loader.archive, loader.prefix)), name
+            )
 
         zipimport.zipimporter.get_source = get_source  # type: ignore[method-assign]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from webpte_host.base.bundle import Bundle
@@ -12,27 +11,29 @@ from webpte_host.setup.precompile import BYTECODE, LIBRARY, START_LIBRARY
 from webpte_host.setup.runtime import runtime_version
 
 CONFIG = "python.json"
-ARCHIVES = ("webpte.zip", "page.zip")  # see bundle.py
+START, SOURCE_ARCHIVE = "start.zip", "sources.zip"  # see bundle.py
 _PACKAGES = ("numpy", "flatbuffers")
 
 
-def page_config(folder: Path, bundles: Sequence[Bundle], runtime: str = "./runtime/") -> bytes:
+def page_config(folder: Path, start: Bundle, runtime: str = "./runtime/") -> bytes:
     """Return the configuration.
 
     folder   of the runtime
-    bundles  the archives that are served beside it
+    start    the archive of the start, beside it
     runtime  its address, with a final slash
     """
-    digest = hashlib.sha256(runtime_version(folder).encode())
-    for bundle in bundles:
-        digest.update(bundle.archive().data)
-    start = START_LIBRARY if (folder / START_LIBRARY).is_file() else LIBRARY
+    digest = hashlib.sha256(runtime_version(folder).encode() + start.archive().data)
+    library = START_LIBRARY if (folder / START_LIBRARY).is_file() else LIBRARY
+    later = {"library": f"{runtime}{LIBRARY}", "sources": f"./{SOURCE_ARCHIVE}"}
     config = {
         "interpreter": f"{runtime}pyodide/pyodide.mjs",
-        "library": f"{runtime}{start}",
+        "library": f"{runtime}{library}",
         "packages": _PACKAGES,
-        "archives": [f"./{name}" for name in ARCHIVES],
-        "later": {"library": f"{runtime}{LIBRARY}"},  # see boot/later.py
+        "archive": f"./{START}",
+        "later": {
+            "library": f"{runtime}{LIBRARY}",
+            "sources": f"./{SOURCE_ARCHIVE}",
+        },  # see boot/later.py
         "bytecode": f"{runtime}{BYTECODE}" if (folder / BYTECODE).is_file() else None,
         # What is kept of a start of this version serves no other.
         "version": digest.hexdigest()[:16],

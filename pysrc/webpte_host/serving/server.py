@@ -3,7 +3,7 @@
     /               web/
     /runtime/       the browser runtime (see runtime.py)
     /webpte.zip     the Python package with its shaders (see bundle.py)
-    /page.zip       the page's modules
+    /start.zip, /sources.zip    its files and the page's for a start, and sources for tracebacks
     /suites.zip     the runner of suites, for the harness page
     /python.json    what the page's Python is started with (see page_config.py)
     /models/        the models that `serve.py models` installed (see models/store.py)
@@ -38,14 +38,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from webpte_host.base.bundle import Bundle, package_bundle, page_bundle, suites_bundle
+from webpte_host.base.bundle import Bundle, package_bundle, start_bundles, suites_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME, WEB
 from webpte_host.serving.compressed import CompressedCopies, is_worth, takes_gzip
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
 from webpte_host.serving.immutable_urls import ImmutableUrls
-from webpte_host.serving.page_config import ARCHIVES, CONFIG, page_config
+from webpte_host.serving.page_config import CONFIG, SOURCE_ARCHIVE, START, page_config
 from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import (
     COMMON_HEADERS,
@@ -56,6 +56,7 @@ from webpte_host.serving.routing import (
     media_type,
     url_path,
 )
+from webpte_host.setup.precompile import SOURCES
 from webpte_host.setup.runtime import runtime_version
 
 _PAGE_PATH = "/index.html"
@@ -171,8 +172,8 @@ class Handler(BaseHTTPRequestHandler):
         if path == _CONFIG_PATH:
             # Relative to the request's path, which may be one folder deeper.
             up = "." if url_path(self.path) == path else ".."
-            bundles = [self.server.bundles[f"/{name}"] for name in ARCHIVES]
-            return page_config(self.server.runtime, bundles, f"{up}{self.server.runtime_path}")
+            start = self.server.bundles[f"/{START}"]
+            return page_config(self.server.runtime, start, f"{up}{self.server.runtime_path}")
         if path == _GALLERY_PATH:
             installed = find_file(self.server.mounts, _INSTALLED_PATH)
             return gallery(self.server.web, installed, self.server.runtime)
@@ -347,10 +348,13 @@ class Site:
         """Create a server; `names` are accepted as `Host` besides localhost."""
         version = runtime_version(runtime)
         runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
-        bundles = {
-            "/webpte.zip": bundle or package_bundle(),
+        package = bundle or package_bundle()
+        start, sources = start_bundles(web, runtime / SOURCES, package)
+        bundles: dict[str, Bundle] = {
+            "/webpte.zip": package,
+            f"/{START}": start,
+            f"/{SOURCE_ARCHIVE}": sources,
             "/suites.zip": suites_bundle(),
-            "/page.zip": page_bundle(web),
         }
         every = [Mount("/", web), *runtimes, *mounts]
         try:

@@ -1,7 +1,7 @@
-// `node precompile.mjs FOLDER LIBRARY START BYTECODE ARCHIVE...` compiles the modules that a start of the page imports: those
+// `node precompile.mjs FOLDER LIBRARY START BYTECODE SOURCES ARCHIVE...` compiles the modules that a start of the page imports: those
 // of Python's library in a folder of Pyodide, which go to a copy of it, LIBRARY, and alone and without sources to START;
 // all others, NumPy's among them, go to the file BYTECODE (boot/bytecode.py). Pyodide's own Python compiles them: it reads
-// no other bytecode. ARCHIVEs hold the modules of webpte and the page.
+// no other bytecode. SOURCES has the hashes of the sources of webpte's and the page's. ARCHIVEs hold the modules of webpte and the page.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -10,8 +10,10 @@ import { pathToFileURL } from "node:url";
 // archive for tracebacks. Hashes of modules are not checked: the archive is replaced as a whole.
 const COMPILE = `
 import importlib._bootstrap_external as bootstrap
+import json
 import sys
 import zipfile
+from hashlib import sha256
 from importlib.util import source_hash
 from pathlib import Path
 
@@ -26,6 +28,10 @@ generated.end()
 sys.dont_write_bytecode = True
 modules = bytecode.compiled_modules(list(sys.modules.values()))
 bytecode.write_file(Path("/tmp/bytecode"), modules, generated.used)
+home = f"{Path.cwd()}/"
+files = [file for file, *_ in modules.values() if file.startswith(home)]
+sources = {file.removeprefix(home): sha256(Path(file).read_bytes()).hexdigest() for file in files}
+Path("/tmp/sources").write_text(json.dumps(sources, indent=0))
 PLACE = next(place for place in sys.path if place.endswith(".zip"))
 EPOCH = (2020, 1, 1, 0, 0, 0)
 specs = [getattr(module, "__spec__", None) for module in sys.modules.values()]
@@ -55,7 +61,7 @@ with (
     add("later.txt", "\\n".join(later), start)
 `;
 
-const main = async (folder, library, start, bytecode, ...archives) => {
+const main = async (folder, library, start, bytecode, sources, ...archives) => {
   const { loadPyodide } = await import(pathToFileURL(`${folder}/pyodide.mjs`));
   const python = await loadPyodide({ indexURL: folder, packages: ["numpy", "flatbuffers"] });
   for (const archive of archives) python.unpackArchive(new Uint8Array(readFileSync(archive)), "zip");
@@ -64,6 +70,7 @@ const main = async (folder, library, start, bytecode, ...archives) => {
   writeFileSync(library, python.FS.readFile("/tmp/after.zip"));
   writeFileSync(start, python.FS.readFile("/tmp/start.zip"));
   writeFileSync(bytecode, python.FS.readFile("/tmp/bytecode"));
+  writeFileSync(sources, python.FS.readFile("/tmp/sources"));
 };
 
 main(...process.argv.slice(2)).catch((error) => {

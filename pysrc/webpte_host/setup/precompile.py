@@ -25,6 +25,7 @@ from webpte_host.base.progress import Display
 LIBRARY = "pyodide/python_stdlib.zip"
 START_LIBRARY = "pyodide/start_stdlib.zip"
 BYTECODE = "webpte.bytecode"
+SOURCES = "webpte.sources.json"  # hashes of the sources of compiled modules, by their place
 _SCRIPT = Path(__file__).with_name("precompile.mjs")
 _KEY = "compiled"  # in the stamp of a runtime: a digest of the sources
 
@@ -37,7 +38,7 @@ def ensure_compiled(
     If compiling fails, pages start slower, and a later start tries again.
     """
     stamp: dict[str, Any] = json.loads(stamp_path.read_text())
-    is_compiled = {START_LIBRARY, BYTECODE} <= stamp["files"].keys()
+    is_compiled = {START_LIBRARY, BYTECODE, SOURCES} <= stamp["files"].keys()
     if LIBRARY not in stamp["files"] or (is_compiled and not current):
         return
     archives = {
@@ -65,6 +66,7 @@ def _replace(
         LIBRARY: work / "library.zip",
         START_LIBRARY: work / "start.zip",
         BYTECODE: work / BYTECODE,
+        SOURCES: work / SOURCES,
     }
     fresh = work / stamp_path.name
     node = find_node()

@@ -109,14 +109,14 @@ const restored = async (config, place, snapshot) => {
 
 const started = async (config, place, keeps) => {
   tell({ step: "python" });
-  const contents = Promise.all(config.archives.map((path) => bytesOf(place(path))));
+  const files = bytesOf(place(config.archive));
   const compiled = config.bytecode && bytesOf(place(config.bytecode));
   const before = compiledBefore();
   const noted = {};
   const { start, create } = await load(config, place);
   const python = await start({ packages: config.packages, createPyodideModule: watched(create, noted) });
   tell({ step: "webpte" });
-  for (const content of await contents) python.unpackArchive(content, "zip");
+  python.unpackArchive(await files, "zip");
   if (compiled) python.FS.writeFile("webpte.bytecode", await compiled);
   python.FS.writeFile("webpte.kept", await before);
   python.runPython("from boot import imports; imports.import_all()");

@@ -57,7 +57,7 @@ def known_to_worker(site: Path) -> dict[str, Any]:
 
 
 def test_has_the_page_and_no_tools_of_tests(site: Path) -> None:
-    for name in ("index.html", "main.py", "page.zip", "python.json", "samples/add.pte"):
+    for name in ("index.html", "main.py", "start.zip", "python.json", "samples/add.pte"):
         assert (site / name).is_file(), name
     assert (site / "runtime/pyodide/pyodide.asm.wasm").is_file()
     assert not list(site.rglob("harness*"))
