@@ -11,6 +11,12 @@ from pathlib import Path
 from boot.compiled import CompiledModules
 from boot.later import WholeLibrary, fetch_for_tracebacks
 
+_MODULES = (
+    "page.app",
+    "page.browser",
+    "webpte.engine.browser.scripts",
+    "webpte.engine.gpu.webgpu.device",
+)
 _SHIPPED = "webpte.bytecode"
 compiled = CompiledModules("/webpte-bytecode", _SHIPPED)
 
@@ -27,11 +33,9 @@ def import_all() -> None:
 
 
 def import_modules() -> None:
-    import webpte.engine.browser.scripts
-    import webpte.engine.gpu.webgpu.device  # noqa: F401
-    from page.views import find_views
-
-    find_views()
+    for name in _MODULES:
+        importlib.import_module(name)
+    importlib.import_module("page.views").find_views()
 
 
 def settle() -> None:

@@ -80,11 +80,10 @@ class WholeLibrary:
         of_start = zipimport.zipimporter.get_source
 
         def get_source(loader: zipimport.zipimporter, name: str) -> str | None:
-            if not loader.archive == self._start:
+            if loader.archive != self._start:
                 return of_start(loader, name)
-            return of_start(
-                zipimport.zipimporter(self._in_whole(loader.archive, loader.prefix)), name
-            )
+            place = self._in_whole(loader.archive, loader.prefix)
+            return of_start(zipimport.zipimporter(place), name)
 
         zipimport.zipimporter.get_source = get_source  # type: ignore[method-assign]
 
