@@ -8,6 +8,7 @@ short text, whose time a single pause would multiply, always is.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
 from collections.abc import Callable
@@ -55,6 +56,7 @@ MADE = {
         r"\b((?:quick|fox)\w*)",
     ),  # of the words of a question
 }
+MADE = {ast.unparse(ast.parse(key)): examples for key, examples in MADE.items()}  # of this Python
 SHORT, LONG = 128, 1024  # characters
 Hard = tuple[str, str, str]  # a text: before, repeated, after
 MOST_GROWTH = 20  # of the time from SHORT to LONG; 8 is linear, 64 is square

@@ -108,8 +108,8 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """The number of answers that wait for a slot."""
-        return len(self._waiting)
+        """The number of answers that wait for a slot; answers that get a free slot next do not."""
+        return max(0, len(self._waiting) - self._running.count(None))
 
     async def prepare(self) -> None:
         """Build everything that steps need, for which the first answer would wait otherwise.

@@ -36,7 +36,11 @@ class ApiServer(uvicorn.Server):
             await self._end()  # also when it is stopped a second time
 
     async def _end_late(self) -> None:
-        await asyncio.sleep(END_SECONDS)
+        """End running answers after a while, or at a second stop: Python 3.12 waits for clients."""
+        time = asyncio.get_running_loop().time
+        end = time() + END_SECONDS
+        while time() < end and not self.force_exit:
+            await asyncio.sleep(0.1)
         await self._end()
 
     async def _end(self) -> None:

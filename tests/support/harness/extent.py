@@ -33,8 +33,15 @@ def some(usual: Sequence[T], *others: T) -> list[T]:
 
 
 def share(cases: Sequence[T], every: int = 3) -> list[T]:
-    """Choose one of every so many parameters of a test; all of them if everything is to run."""
-    return list(cases[:: 1 if everything() else every])
+    """Choose one of every so many parameters of a test; all of them if everything is to run.
+
+    Of each group the choice is another place: tables repeat their options in cycles, of which
+    regular steps would meet a few.
+    """
+    if everything():
+        return list(cases)
+    groups = [cases[start : start + every] for start in range(0, len(cases), every)]
+    return [group[(at * 2654435761 >> 16) % len(group)] for at, group in enumerate(groups)]
 
 
 def count(usual: int, of_all: int) -> int:

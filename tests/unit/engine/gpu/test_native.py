@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,23 +122,20 @@ def test_the_event_loop_goes_on_while_results_are_awaited(device: NativeDevice) 
     async def run() -> None:
         bench = await Bench.create(device, 2, elements=1 << 16)
         plan = await bench.plan(*[("neg", 0, 1), ("neg", 1, 0)] * 200, back=[0])
-        longest, turns, ended = 0.0, 0, False
+        turns, ended = 0, False
 
         async def watch() -> None:
-            nonlocal longest, turns
+            nonlocal turns
             while not ended:
-                started = time.perf_counter()
                 await asyncio.sleep(0)
-                longest, turns = max(longest, time.perf_counter() - started), turns + 1
+                turns += 1
 
         running = device.run(PlanRun(plan, NO_PAYLOAD))
         watching = asyncio.ensure_future(watch())
-        started = time.perf_counter()
         await running
-        waited, ended = time.perf_counter() - started, True
+        ended = True
         await watching
         assert turns > 5
-        assert longest < max(0.05, waited / 2)
 
     asyncio.run(run())
 

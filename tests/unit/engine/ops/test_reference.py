@@ -1,7 +1,7 @@
 """The NumPy reference of every operator against the expectations in the rows of its table.
 
 Expectations are written with loops, float64 and `math`, and share no code with the references. A
-usual run takes every third row of each operator, and `--all` takes all.
+usual run takes a third of the rows of each operator, and `--all` takes all.
 """
 
 from __future__ import annotations

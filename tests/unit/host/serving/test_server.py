@@ -14,6 +14,7 @@ import socket
 import urllib.parse
 import zipfile
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,9 @@ def test_connection_is_kept(site: Site) -> None:
     assert all(other is sockets[0] for other in sockets)
 
 
+UNSATISFIABLE = f"416 {HTTPStatus(416).phrase}\n".encode()  # a phrase of Python's version
+
+
 @pytest.mark.parametrize(
     ("wanted", "status", "content_range", "body"),
     [
@@ -234,8 +238,8 @@ def test_connection_is_kept(site: Site) -> None:
         ("bytes=-7", 206, "bytes 1785-1791/1792", MODEL[-7:]),
         ("bytes=1790-99999", 206, "bytes 1790-1791/1792", MODEL[1790:]),
         ("bytes=-99999", 206, "bytes 0-1791/1792", MODEL),
-        ("bytes=1792-", 416, "bytes */1792", b"416 Requested Range Not Satisfiable\n"),
-        ("bytes=-0", 416, "bytes */1792", b"416 Requested Range Not Satisfiable\n"),
+        ("bytes=1792-", 416, "bytes */1792", UNSATISFIABLE),
+        ("bytes=-0", 416, "bytes */1792", UNSATISFIABLE),
         ("bytes=5-3", 200, None, MODEL),
         ("bytes=0-1,5-6", 200, None, MODEL),
         ("bytes=a-b", 200, None, MODEL),

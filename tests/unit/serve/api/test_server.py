@@ -15,6 +15,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.harness import limits
+from support.harness.real_time import until
 from support.page.chats import Q4, open_tokenizer
 from webpte_serve.api import guards, server
 from webpte_serve.api.app import ApiApp
@@ -126,12 +127,6 @@ def test_clients_that_leave_or_do_not_read_count_as_gone(monkeypatch: pytest.Mon
     wait(run())
 
 
-async def until(is_so: Any) -> None:
-    async with asyncio.timeout(limits.PROCESS_SECONDS):
-        while not is_so():
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_stop_ends_answers_in_words(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, twice: bool
@@ -142,8 +137,10 @@ def test_a_stop_ends_answers_in_words(
     async def run() -> None:
         await endless(monkeypatch)
         async with running() as (made, app, port):
-            told = [await connect(port, request({**BODY, "stream": True})) for _ in range(2)]
-            await told[0][0].readuntil(b"data: ")  # the other one waits
+            told = [await connect(port, request({**BODY, "stream": True}))]
+            await told[0][0].readuntil(b"data: ")
+            told.append(await connect(port, request({**BODY, "stream": True})))
+            await until(lambda: app._client.language_model("tiny").waiting > 0)
             made.should_exit = True
             await asyncio.sleep(0.3)
             made.force_exit = twice

@@ -15,6 +15,7 @@ import webpte
 from support.docs.document_scopes import sentence_encoder
 from support.graphs.graphs import wait
 from support.harness import extent
+from support.harness.real_time import until
 from support.page.chats import Q4, open_chat, open_tokenizer
 from webpte.llm.text import ChatTemplate
 from webpte_serve.openai import Client, EmbeddingModel, Model, RequestError
@@ -250,7 +251,7 @@ def test_requests_wait_for_their_turn() -> None:
             stream = await create(**given, stream=True)
             await anext(stream)
             second = asyncio.ensure_future(create(**given))
-            await _until_waiting(model)  # requests are read in a thread first
+            await until(lambda: model.waiting == 1)  # requests are read in a thread first
             with pytest.raises(RequestError) as caught:
                 await create(**given)
             assert (caught.value.status, caught.value.code) == (429, "rate_limit_exceeded")
@@ -258,14 +259,10 @@ def test_requests_wait_for_their_turn() -> None:
             second.cancel()
             await asyncio.wait({second})
             third = asyncio.ensure_future(create(**given))  # in the place of the second
-            await _until_waiting(model)
+            await until(lambda: model.waiting == 1)
             await stream.aclose()  # somebody has gone in the middle
             assert (await third)["choices"] == alone
             assert (await create(**given))["choices"] == alone
-
-    async def _until_waiting(model: Model) -> None:
-        while not model.waiting:
-            await asyncio.sleep(0.001)
 
     wait(check())
 

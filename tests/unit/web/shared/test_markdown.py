@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from html.parser import HTMLParser
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -107,6 +107,6 @@ LONG += ["|" * 3000 + "\n" + "|-" * 1500, "~~a *b" * 500, "a" * 10**6, "https://
 
 @pytest.mark.parametrize("text", LONG, ids=lambda text: text[:6])
 def test_no_text_takes_long(text: str) -> None:
-    began = perf_counter()
+    began = thread_time()
     shown(text)
-    assert perf_counter() - began < 2
+    assert thread_time() - began < 2
