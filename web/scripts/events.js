@@ -230,7 +230,7 @@ const connect = (worker) => {
 
 // ---- the start, before Python runs
 
-// A sample that answers at once comes before 17 MB of Python take the line.
+// A sample that answers at once comes before 14 MB of Python take the line.
 const waited = new Promise((resolve) => setTimeout(resolve, LONGEST_WAIT_MS));
 const lineIsFree = isFirstVisit() ? Promise.race([gallery.then(() => early.canAnswer()), waited]) : Promise.resolve();
 const tellStart = showStart();

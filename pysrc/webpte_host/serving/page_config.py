@@ -30,10 +30,7 @@ def page_config(folder: Path, start: Bundle, runtime: str = "./runtime/") -> byt
         "library": f"{runtime}{library}",
         "packages": _PACKAGES,
         "archive": f"./{START}",
-        "later": {
-            "library": f"{runtime}{LIBRARY}",
-            "sources": f"./{SOURCE_ARCHIVE}",
-        },  # see boot/later.py
+        "later": later,  # see boot/later.py
         "bytecode": f"{runtime}{BYTECODE}" if (folder / BYTECODE).is_file() else None,
         # What is kept of a start of this version serves no other.
         "version": digest.hexdigest()[:16],
