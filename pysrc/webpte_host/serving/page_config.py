@@ -8,21 +8,23 @@ from pathlib import Path
 
 from webpte_host.base.bundle import Bundle
 from webpte_host.setup.precompile import BYTECODE, LIBRARY, START_LIBRARY
-from webpte_host.setup.runtime import runtime_version
 
 CONFIG = "python.json"
 START, SOURCE_ARCHIVE = "start.zip", "sources.zip"  # see bundle.py
 _PACKAGES = ("numpy", "flatbuffers")
 
 
-def page_config(folder: Path, start: Bundle, runtime: str = "./runtime/") -> bytes:
+def page_config(
+    folder: Path, start: Bundle, version: str = "", runtime: str = "./runtime/"
+) -> bytes:
     """Return the configuration.
 
     folder   of the runtime
     start    the archive of the start, beside it
+    version  of the runtime
     runtime  its address, with a final slash
     """
-    digest = hashlib.sha256(runtime_version(folder).encode() + start.archive().data)
+    digest = hashlib.sha256(version.encode() + start.archive().data)
     library = START_LIBRARY if (folder / START_LIBRARY).is_file() else LIBRARY
     later = {"library": f"{runtime}{LIBRARY}", "sources": f"./{SOURCE_ARCHIVE}"}
     config = {

@@ -173,7 +173,8 @@ class Handler(BaseHTTPRequestHandler):
             # Relative to the request's path, which may be one folder deeper.
             up = "." if url_path(self.path) == path else ".."
             start = self.server.bundles[f"/{START}"]
-            return page_config(self.server.runtime, start, f"{up}{self.server.runtime_path}")
+            version, address = self.server.version, f"{up}{self.server.runtime_path}"
+            return page_config(self.server.runtime, start, version, address)
         if path == _GALLERY_PATH:
             installed = find_file(self.server.mounts, _INSTALLED_PATH)
             return gallery(self.server.web, installed, self.server.runtime)
@@ -317,6 +318,7 @@ class _Server(ThreadingHTTPServer):
         """Serve `bundles` by path; `version` is the version of the files in `runtime`."""
         self.hosts = hosts
         self.runtime = runtime
+        self.version = version
         self.runtime_path = f"/runtime/v-{version}/"  # never changes
         self.mounts = mounts
         self.immutable_urls = ImmutableUrls(web, list(bundles.values()), version)

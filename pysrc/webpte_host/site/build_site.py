@@ -31,6 +31,7 @@ from webpte_host.serving.page_config import CONFIG, SOURCE_ARCHIVE, START, page_
 from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import COMMON_HEADERS
 from webpte_host.setup.precompile import SOURCES
+from webpte_host.setup.runtime import runtime_version
 from webpte_host.site.build_package import build_wheel
 from webpte_host.site.output_folder import OutputFolder
 
@@ -64,7 +65,7 @@ def write_page(
     (site / "runtime" / "stamp.json").unlink(missing_ok=True)
     package = package_bundle()
     start, sources = start_bundles(web, runtime / SOURCES, package)
-    (site / CONFIG).write_bytes(page_config(runtime, start))
+    (site / CONFIG).write_bytes(page_config(runtime, start, runtime_version(runtime)))
     for name, bundle in ((START, start), (SOURCE_ARCHIVE, sources), (_PACKAGE, package)):
         (site / name).write_bytes(bundle.archive().data)
     for module in (site / "page").rglob("*.py"):  # in the archive

@@ -36,7 +36,8 @@ def test_the_page_fetches_compiled_modules_where_there_are_any(tmp_path: Path) -
     start, _ = start_bundles(WEB, tmp_path / SOURCES)
     assert BYTECODE not in page_config(tmp_path, start).decode()
     (tmp_path / BYTECODE).touch()
-    config = json.loads(page_config(tmp_path, start, "./there/"))
+    config = json.loads(page_config(tmp_path, start, runtime="./there/"))
+    assert config["version"] != json.loads(page_config(tmp_path, start, "another"))["version"]
     assert config["bytecode"] == f"./there/{BYTECODE}"
     assert f'_SHIPPED = "{BYTECODE}"' in (WEB / "boot/imports.py").read_text()
 

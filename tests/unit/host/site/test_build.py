@@ -97,7 +97,7 @@ def test_worker_knows_files_by_content(site: Path) -> None:
     assert known["files"]["ä name.txt"] == [hashlib.sha256(b"hello").hexdigest(), 5]
     assert "index.html" in known["files"]
     assert not {"service-worker.js", build_site.SITE_FILES} & known["files"].keys()
-    assert known["later"] == ["models/", "notebooks/"]
+    assert known["later"] == ["models/", "webpte.zip", "notebooks/"]
     assert {**known["headers"], "Content-Security-Policy": known["policy"]} == COMMON_HEADERS
     assert "frame-ancestors *;" in known["headersOf"]["embed.html"]["Content-Security-Policy"]
     assert '<html lang="en" data-embed>' in (site / "embed.html").read_text(encoding="utf-8")
