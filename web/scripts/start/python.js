@@ -6,15 +6,16 @@ export const reasonOf = (error) => {
   return (error.error ?? error.target?.error)?.message || error.message || `${error.constructor.name} “${error.type}”`;
 };
 
-const STARTING = "webpte starts from a snapshot"; // from its start until Python is up
+const STARTING = "webpte starts"; // how many have begun since Python was up
+const MOST = 3; // several tabs may start at the same time
 
-// A start from a snapshot that never came to its end may have failed in a way that the worker could not see: the next one
-// is without.
+// Starts from a snapshot that never came to their end may have failed in a way that the worker could not see: the next
+// one is without.
 const mayRestore = () => {
   try {
-    const failed = localStorage.getItem(STARTING);
-    localStorage.setItem(STARTING, "yes");
-    return !failed;
+    const starts = Number(localStorage.getItem(STARTING) ?? 0);
+    localStorage.setItem(STARTING, String(starts + 1));
+    return starts < MOST;
   } catch {
     return true; // not allowed: then there is no snapshot, either
   }
