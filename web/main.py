@@ -1,10 +1,8 @@
-"""Start the page: PyScript runs this file in a worker.
+"""Start the page: `scripts/start/worker.js` runs this file in a worker, after `boot.imports`.
 
 Everything that needs the browser is here; `page.app` decides what happens. On the main thread,
 `events.js` sends user actions as messages and applies the changes that come back.
 """
-
-# ruff: noqa: E402 - compiled modules are put in place before the rest is imported
 
 from __future__ import annotations
 
@@ -18,19 +16,12 @@ from secrets import token_hex
 from typing import Any
 
 import js
+import numpy as np
 import pyodide_js
-from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
-from boot.compiled import CompiledModules
-
-compiled = CompiledModules("/webpte-bytecode", "webpte.bytecode")
-# PyScript runs this file in a coroutine.
-await compiled.restore()  # type: ignore[top-level-await] # noqa: F704, PLE1142
-
-import numpy as np
-
 import webpte
+from boot.imports import compiled
 from page.app import App
 from page.browser import OpenProgram, Progress, Source
 from page.core import open_tabs
@@ -72,7 +63,7 @@ class BitmapPhoto:
 
 
 class WorkerBrowser:
-    """The browser as seen from PyScript's worker."""
+    """The browser as seen from Python's worker."""
 
     base = ""  # the page's address: relative URLs cannot start from a worker's address
     library = webpte.library
@@ -125,7 +116,7 @@ class WorkerBrowser:
             pyodide_js.setInterruptBuffer()
 
     def _post(self, changes: list[dict[str, object]]) -> None:
-        xworker.postMessage(to_js(changes, dict_converter=js.Object.fromEntries))
+        js.postMessage(to_js(changes, dict_converter=js.Object.fromEntries))
 
     async def adapter(self) -> webpte.DeviceInfo | str:
         if not getattr(js.navigator, "gpu", None):
@@ -292,6 +283,6 @@ def receive(event: JsProxy) -> None:
         app.receive(message)
 
 
-xworker.onmessage = create_proxy(receive)
+js.onmessage = create_proxy(receive)
 browser.show(state="up")
 compiled.keep_later()

@@ -1,7 +1,7 @@
 // First script of every page of the static site: registers the service worker and isolates the page.
 //
-// A host that cannot send the isolation headers leaves the page without shared memory, which
-// PyScript's worker needs. The service worker adds the headers, but only to pages loaded through it: so the
+// A host that cannot send the isolation headers leaves the page without shared memory, with which it
+// interrupts Python, and which PyScript's worker needs. The service worker adds the headers, but only to pages loaded through it: so the
 // first visit loads the page twice, before anything has run.
 
 {

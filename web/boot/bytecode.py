@@ -36,8 +36,11 @@ class KeptLoader(SourceFileLoader):
         self._kept = kept
 
     def get_code(self, fullname: str) -> CodeType | None:
-        found = source_hash(self.get_data(self.path))
+        source = self.get_data(self.path)
+        found = source_hash(source)
         self.used = next((one for one in self._kept if one[2] == found), None)
+        if self.used is None and not source:
+            self.used = self._kept[0]  # the site has its source elsewhere (later.py)
         if self.used is None:
             return super().get_code(fullname)
         code: CodeType = marshal.loads(self.used[3])

@@ -39,12 +39,18 @@ class CompiledModules:
 
     async def restore(self) -> None:
         """Put the modules in place, before they are imported."""
-        sys.dont_write_bytecode = False  # modules compiled from now on are kept for the next visit
+        found = b""
         with contextlib.suppress(JsException, AttributeError):
             cache = await js.caches.open(_CACHE)
-            found = await cache.match(self._full_address)
-            if found:
-                self._kept = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
+            response = await cache.match(self._full_address)
+            if response:
+                found = bytes((await response.arrayBuffer()).to_bytes())
+        self.put_in_place(found)
+
+    def put_in_place(self, kept: bytes) -> None:
+        """Put the modules in place; `kept` are those of the last visit, empty at the first one."""
+        sys.dont_write_bytecode = False  # modules compiled from now on are kept for the next visit
+        self._kept = bytecode.unpack(kept) if kept else None
         modules, code = self._kept or ({}, {})
         self._generated = bytecode.Generated({**self._shipped[1], **code})
         bytecode.put_first(self._shipped[0], modules)

@@ -15,7 +15,7 @@ import { watchPoints } from "./point.js";
 import { decodeSound, playSound, watchRecorders } from "./sound.js";
 import { isFirstVisit, noteVisit, showStart } from "./start/boot.js";
 import { makeEarly } from "./start/early.js";
-import { hasModuleWorkers, reasonOf, startPython } from "./start/python.js";
+import { hasModuleWorkers, noteUp, reasonOf, startPython } from "./start/python.js";
 import { copyText, watchEnter } from "./text.js";
 import { themeCommands, watchTheme } from "./theme.js";
 import { linkFullPage, setLinks } from "./links.js";
@@ -121,6 +121,7 @@ const show = {
   },
   state: (state) => {
     page.dataset.state = state;
+    if (state === "up") noteUp();
     if (state !== "ready") return;
     noteVisit();
     find("boot")?.remove(); // it may be beside a program that was chosen early
@@ -203,19 +204,14 @@ const show = {
   download: ({ url, name }) => Object.assign(document.createElement("a"), { href: url, download: name }).click(),
 };
 
-const connect = (_, worker) => {
+const connect = (worker) => {
   worker.addEventListener("message", async ({ data }) => {
     await patching; // waiting messages continue in their order
-    if (!Array.isArray(data)) return; // PyScript's own
+    if (!Array.isArray(data)) return; // of the start
     for (const changes of data) {
       for (const [kind, value] of Object.entries(changes)) show[kind]?.(value);
     }
   });
-  worker.ready.then(
-    // PyScript is ready even if main.py raised.
-    () => { if (page.dataset.state !== "up") failed("Python raised an error: see the browser's console."); },
-    (error) => failed(reasonOf(error)),
-  );
   gallery.then((cards) => {
     isConnected = true;
     send = (message) => worker.postMessage(message);
@@ -234,10 +230,10 @@ const connect = (_, worker) => {
 
 // ---- the start, before Python runs
 
-// A sample that answers at once comes before 17 MB of Python take the line.
+// A sample that answers at once comes before 14 MB of Python take the line.
 const waited = new Promise((resolve) => setTimeout(resolve, LONGEST_WAIT_MS));
 const lineIsFree = isFirstVisit() ? Promise.race([gallery.then(() => early.canAnswer()), waited]) : Promise.resolve();
-showStart(lineIsFree);
+const tellStart = showStart();
 const failed = (reason) => {
   if (["up", "ready"].includes(page.dataset.state)) return;
   page.dataset.state = "failed";
@@ -248,7 +244,10 @@ const failed = (reason) => {
 if (!hasModuleWorkers()) {
   failed("this browser has no module workers. Use Chrome 113, Firefox 141, Safari 26 or newer.");
 }
-lineIsFree.then(() => startPython(connect)).catch(() => failed("PyScript is missing: run serve.py again to set up the runtime."));
+lineIsFree.then(() => connect(startPython(
+  (told) => ("failed" in told ? failed(told.failed) : tellStart(told)),
+  { counts: isFirstVisit(), keeps: !page.hasAttribute("data-embed") },
+)));
 patching.catch(() => failed("Idiomorph is missing: run serve.py again to set up the runtime."));
 addEventListener("unhandledrejection", ({ reason }) => failed(reasonOf(reason)));
 addEventListener("error", ({ error }) => { if (error) failed(error.message); }); // none: a warning of the layout

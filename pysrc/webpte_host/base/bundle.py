@@ -2,7 +2,9 @@
 
     webpte.zip      the Python package; its shaders are at `webpte/wgsl/`, as in the wheel; and
                     boot, which starts Python
-    page.zip        the modules of the page
+    start.zip       the same and the modules of the page, for its start: the files of compiled
+                    modules are empty
+    sources.zip     the sources of these (see web/boot/later.py)
     suites.zip      the runner of suites and the client of OpenAI's API, for the harness page alone
 
 and another in the package for npm, which also has the modules of its worker.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import threading
 import zipfile
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ _EPOCH = (2020, 1, 1, 0, 0, 0)
 _PACKAGE_SUFFIXES = frozenset({".html", ".js", ".json", ".pte", ".py", ".ts", ".typed"})
 _SHADER_SUFFIXES = frozenset({".wgsl"})
 _MODULE_SUFFIXES = frozenset({".py"})
+_BEFORE = "boot/"  # imported before compiled modules are in place
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,16 @@ class Bundle:
             files = self._files()
             now = signature(files)
             if now != self._signature:
-                self._archive = Archive(_pack(files), now)
+                self._archive = Archive(_pack(self._contents(files)), now)
                 self._signature = now
             return self._archive
+
+    def parts(self, *more: Part) -> tuple[Part, ...]:
+        """Return the parts, and more."""
+        return (*self._parts, *more)
+
+    def _contents(self, files: dict[str, Path]) -> dict[str, bytes]:
+        return {name: path.read_bytes() for name, path in files.items()}
 
     def _files(self) -> dict[str, Path]:
         """Map names in the archive to files, sorted."""
@@ -69,6 +80,42 @@ class Bundle:
             files = visible_files(part.folder, part.suffixes)
             found |= {f"{part.prefix}/{name}": path for name, path in files.items()}
         return dict(sorted(found.items()))
+
+
+class StartBundle(Bundle):
+    """The files of a start: those of compiled modules are empty, as their sources come later."""
+
+    def __init__(self, compiled: Path, *parts: Part) -> None:
+        """Build it for modules in `compiled`, a file with the hashes of their sources by name."""
+        super().__init__(*parts)
+        self._compiled = compiled
+
+    def _contents(self, files: dict[str, Path]) -> dict[str, bytes]:
+        found = super()._contents(files)
+        later = self._later(found)
+        return {name: b"" if name in later else data for name, data in found.items()}
+
+    def _later(self, found: dict[str, bytes]) -> set[str]:
+        """Return the names of sources that are not needed; an edited one is."""
+        try:
+            compiled: dict[str, str] = json.loads(self._compiled.read_bytes())
+        except OSError:
+            return set()
+        return {
+            name
+            for name, data in found.items()
+            if not name.startswith(_BEFORE)
+            and hashlib.sha256(data).hexdigest() == compiled.get(name)
+        }
+
+
+class SourcesBundle(StartBundle):
+    """The sources that a start does not need."""
+
+    def _contents(self, files: dict[str, Path]) -> dict[str, bytes]:
+        found = Bundle._contents(self, files)
+        later = self._later(found)
+        return {name: data for name, data in found.items() if name in later}
 
 
 def package_bundle(package: Path = PYSRC / "webpte", shaders: Path = WGSL, *more: Part) -> Bundle:
@@ -94,7 +141,22 @@ def suites_bundle(package: Path = PYSRC / "webpte_export/suites") -> Bundle:
 
 
 def page_bundle(web: Path) -> Bundle:
-    return Bundle(Part(web / "page", "page", _MODULE_SUFFIXES))
+    return Bundle(_page(web))
+
+
+def _page(web: Path) -> Part:
+    return Part(web / "page", "page", _MODULE_SUFFIXES)
+
+
+def start_bundles(
+    web: Path, compiled: Path, package: Bundle | None = None
+) -> tuple[StartBundle, SourcesBundle]:
+    """Return the archives of the page's start, and of sources that it does without.
+
+    compiled  as for `StartBundle`
+    """
+    parts = (package or package_bundle()).parts(_page(web))
+    return StartBundle(compiled, *parts), SourcesBundle(compiled, *parts)
 
 
 def visible_files(folder: Path, suffixes: frozenset[str] | None = None) -> dict[str, Path]:
@@ -118,9 +180,9 @@ def signature(files: dict[str, Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _pack(files: dict[str, Path]) -> bytes:
+def _pack(files: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in files.items():
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, 9)
     return buffer.getvalue()

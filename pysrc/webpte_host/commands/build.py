@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
         prog="serve.py build",
         description="Writes the page, the browser runtime, the wheel and the installed models as a "
         "static site. Its addresses are relative: it works on any host, in any folder. A service "
-        "worker adds the headers that PyScript needs, and caches the site for use offline.",
+        "worker adds the headers that isolate the page, and caches the site for use offline.",
     )
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="the folder to write; an earlier site is replaced"

@@ -1,35 +1,40 @@
-"""`pyscript.json`: the files that PyScript fetches for the page, relative to the page's address."""
+"""`python.json`: the files that the page's Python is started with, relative to its own address."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
-from webpte_host.setup.precompile import BYTECODE
+from webpte_host.base.bundle import Bundle
+from webpte_host.setup.precompile import BYTECODE, LIBRARY, START_LIBRARY
 
-_SETTINGS = {
-    "name": "webpte",
-    "packages": ["numpy", "flatbuffers"],
-    "packages_cache": "passthrough",
-    "sync_main_only": True,  # the worker only exchanges messages, so it needs no shared memory
-}
-_ARCHIVES = {"./webpte.zip": "./*", "./page.zip": "./*"}  # see bundle.py; unpacked
+CONFIG = "python.json"
+START, SOURCE_ARCHIVE = "start.zip", "sources.zip"  # see bundle.py
+_PACKAGES = ("numpy", "flatbuffers")
 
 
-_COMPRESSED = ("pyodide.asm.wasm", "pyodide.asm.mjs")  # by most servers, which tell no plain size
-
-
-def page_config(folder: Path, runtime: str = "./runtime/") -> bytes:
+def page_config(
+    folder: Path, start: Bundle, version: str = "", runtime: str = "./runtime/"
+) -> bytes:
     """Return the configuration.
 
     folder   of the runtime
+    start    the archive of the start, beside it
+    version  of the runtime
     runtime  its address, with a final slash
     """
-    files = dict(_ARCHIVES)
-    if (folder / BYTECODE).is_file():  # set-up found a Node to compile it
-        files[f"{runtime}{BYTECODE}"] = f"./{BYTECODE}"
-    interpreter = f"{runtime}pyodide/pyodide.mjs"
-    found = {name: folder / "pyodide" / name for name in _COMPRESSED}
-    sizes = {name: path.stat().st_size for name, path in found.items() if path.is_file()}
-    config = {**_SETTINGS, "files": files, "interpreter": interpreter, "sizes": sizes}
+    digest = hashlib.sha256(version.encode() + start.archive().data)
+    library = START_LIBRARY if (folder / START_LIBRARY).is_file() else LIBRARY
+    later = {"library": f"{runtime}{LIBRARY}", "sources": f"./{SOURCE_ARCHIVE}"}
+    config = {
+        "interpreter": f"{runtime}pyodide/pyodide.mjs",
+        "library": f"{runtime}{library}",
+        "packages": _PACKAGES,
+        "archive": f"./{START}",
+        "later": later,  # see boot/later.py
+        "bytecode": f"{runtime}{BYTECODE}" if (folder / BYTECODE).is_file() else None,
+        # What is kept of a start of this version serves no other.
+        "version": digest.hexdigest()[:16],
+    }
     return json.dumps(config).encode()

@@ -32,8 +32,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
-# Cross-origin isolation gives the page SharedArrayBuffer, which PyScript's worker needs to wait
-# for the main thread.
+# Cross-origin isolation gives the page SharedArrayBuffer, through which it interrupts Python, and
+# with which PyScript's worker waits for the main thread.
 COMMON_HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",

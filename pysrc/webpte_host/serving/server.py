@@ -3,9 +3,9 @@
     /               web/
     /runtime/       the browser runtime (see runtime.py)
     /webpte.zip     the Python package with its shaders (see bundle.py)
-    /page.zip       the page's modules
+    /start.zip, /sources.zip    its files and the page's for a start, and sources for tracebacks
     /suites.zip     the runner of suites, for the harness page
-    /pyscript.json  PyScript's configuration for the page (see page_config.py)
+    /python.json    what the page's Python is started with (see page_config.py)
     /models/        the models that `serve.py models` installed (see models/store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
     /embed.html     the page for frames of other sites (see embed.py)
@@ -38,14 +38,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from webpte_host.base.bundle import Bundle, package_bundle, page_bundle, suites_bundle
+from webpte_host.base.bundle import Bundle, package_bundle, start_bundles, suites_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME, WEB
 from webpte_host.serving.compressed import CompressedCopies, is_worth, takes_gzip
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
 from webpte_host.serving.immutable_urls import ImmutableUrls
-from webpte_host.serving.page_config import page_config
+from webpte_host.serving.page_config import CONFIG, SOURCE_ARCHIVE, START, page_config
 from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import (
     COMMON_HEADERS,
@@ -56,11 +56,12 @@ from webpte_host.serving.routing import (
     media_type,
     url_path,
 )
+from webpte_host.setup.precompile import SOURCES
 from webpte_host.setup.runtime import runtime_version
 
 _PAGE_PATH = "/index.html"
 _EMBED_PATH = f"/{EMBED}"
-_CONFIG_PATH = "/pyscript.json"
+_CONFIG_PATH = f"/{CONFIG}"
 _GALLERY_PATH = "/gallery.json"
 _INSTALLED_PATH = "/models/index.json"
 _IDLE_SECONDS = 60
@@ -171,7 +172,9 @@ class Handler(BaseHTTPRequestHandler):
         if path == _CONFIG_PATH:
             # Relative to the request's path, which may be one folder deeper.
             up = "." if url_path(self.path) == path else ".."
-            return page_config(self.server.runtime, f"{up}{self.server.runtime_path}")
+            start = self.server.bundles[f"/{START}"]
+            version, address = self.server.version, f"{up}{self.server.runtime_path}"
+            return page_config(self.server.runtime, start, version, address)
         if path == _GALLERY_PATH:
             installed = find_file(self.server.mounts, _INSTALLED_PATH)
             return gallery(self.server.web, installed, self.server.runtime)
@@ -315,6 +318,7 @@ class _Server(ThreadingHTTPServer):
         """Serve `bundles` by path; `version` is the version of the files in `runtime`."""
         self.hosts = hosts
         self.runtime = runtime
+        self.version = version
         self.runtime_path = f"/runtime/v-{version}/"  # never changes
         self.mounts = mounts
         self.immutable_urls = ImmutableUrls(web, list(bundles.values()), version)
@@ -346,10 +350,13 @@ class Site:
         """Create a server; `names` are accepted as `Host` besides localhost."""
         version = runtime_version(runtime)
         runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
-        bundles = {
-            "/webpte.zip": bundle or package_bundle(),
+        package = bundle or package_bundle()
+        start, sources = start_bundles(web, runtime / SOURCES, package)
+        bundles: dict[str, Bundle] = {
+            "/webpte.zip": package,
+            f"/{START}": start,
+            f"/{SOURCE_ARCHIVE}": sources,
             "/suites.zip": suites_bundle(),
-            "/page.zip": page_bundle(web),
         }
         every = [Mount("/", web), *runtimes, *mounts]
         try:

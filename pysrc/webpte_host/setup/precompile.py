@@ -23,7 +23,9 @@ from webpte_host.base.process import run_tool
 from webpte_host.base.progress import Display
 
 LIBRARY = "pyodide/python_stdlib.zip"
+START_LIBRARY = "pyodide/start_stdlib.zip"
 BYTECODE = "webpte.bytecode"
+SOURCES = "webpte.sources.json"  # hashes of the sources of compiled modules, by their place
 _SCRIPT = Path(__file__).with_name("precompile.mjs")
 _KEY = "compiled"  # in the stamp of a runtime: a digest of the sources
 
@@ -36,14 +38,15 @@ def ensure_compiled(
     If compiling fails, pages start slower, and a later start tries again.
     """
     stamp: dict[str, Any] = json.loads(stamp_path.read_text())
-    if LIBRARY not in stamp["files"] or (BYTECODE in stamp["files"] and not current):
+    is_compiled = {START_LIBRARY, BYTECODE, SOURCES} <= stamp["files"].keys()
+    if LIBRARY not in stamp["files"] or (is_compiled and not current):
         return
     archives = {
         "webpte.zip": package_bundle().archive().data,
         "page.zip": page_bundle(WEB).archive().data,
     }
     digest = hashlib.sha256(b"".join(archives.values())).hexdigest()
-    if BYTECODE in stamp["files"] and stamp.get(_KEY) == digest:
+    if is_compiled and stamp.get(_KEY) == digest:
         return
     with (display or Display()).stage("Python's modules, compiled") as stage:
         try:
@@ -59,7 +62,12 @@ def ensure_compiled(
 def _replace(
     folder: Path, stamp: dict[str, Any], stamp_path: Path, work: Path, archives: list[str]
 ) -> None:
-    made = {LIBRARY: work / "library.zip", BYTECODE: work / BYTECODE}
+    made = {
+        LIBRARY: work / "library.zip",
+        START_LIBRARY: work / "start.zip",
+        BYTECODE: work / BYTECODE,
+        SOURCES: work / SOURCES,
+    }
     fresh = work / stamp_path.name
     node = find_node()
     if node is None:

@@ -2,7 +2,8 @@
 
     index.html ...          the page (web/), which also registers the service worker
     embed.html              the page for frames of other sites (see serving/embed.py)
-    pyscript.json, gallery.json, webpte.zip, page.zip, runtime/, models/    as server.py serves them
+    python.json, gallery.json, start.zip, sources.zip, webpte.zip, runtime/, models/
+                            as server.py serves them
     webpte-VERSION-py3-none-any.whl     for micropip
     service-worker.js       isolation headers, a cache by content, offline
     site-files.js           the worker's list of files, generated here
@@ -20,15 +21,17 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from webpte_host.base.bundle import package_bundle, page_bundle
+from webpte_host.base.bundle import package_bundle, start_bundles
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import WEB
 from webpte_host.models.store import INDEX, ModelStore
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
-from webpte_host.serving.page_config import page_config
+from webpte_host.serving.page_config import CONFIG, SOURCE_ARCHIVE, START, page_config
 from webpte_host.serving.page_facts import with_facts
 from webpte_host.serving.routing import COMMON_HEADERS
+from webpte_host.setup.precompile import SOURCES
+from webpte_host.setup.runtime import runtime_version
 from webpte_host.site.build_package import build_wheel
 from webpte_host.site.output_folder import OutputFolder
 
@@ -36,6 +39,7 @@ NOTEBOOKS = "notebooks"
 SITE_FILES = "site-files.js"
 SITE = OutputFolder("site", SITE_FILES, "serve.py build")
 WORKER = "service-worker.js"
+_PACKAGE = "webpte.zip"  # for pages of one's own
 _REGISTER = "service-worker-register.js"
 _MANIFEST = "app.webmanifest"  # installs what opens without a network: `serve.py` leaves it out
 _NOT_KEPT = (WORKER, SITE_FILES)  # the browser fetches both past the worker
@@ -59,9 +63,11 @@ def write_page(
     shutil.copytree(web, site, ignore=ignored)
     shutil.copytree(runtime, site / "runtime")
     (site / "runtime" / "stamp.json").unlink(missing_ok=True)
-    (site / "pyscript.json").write_bytes(page_config(runtime))
-    (site / "webpte.zip").write_bytes(package_bundle().archive().data)
-    (site / "page.zip").write_bytes(page_bundle(web).archive().data)
+    package = package_bundle()
+    start, sources = start_bundles(web, runtime / SOURCES, package)
+    (site / CONFIG).write_bytes(page_config(runtime, start, runtime_version(runtime)))
+    for name, bundle in ((START, start), (SOURCE_ARCHIVE, sources), (_PACKAGE, package)):
+        (site / name).write_bytes(bundle.archive().data)
     for module in (site / "page").rglob("*.py"):  # in the archive
         module.unlink()
     index = site / "index.html"
@@ -121,7 +127,7 @@ def write_worker(site: Path, later: Sequence[str] = ()) -> None:
     # Cached responses include these headers, so a change of them is a new version.
     sent = json.dumps([COMMON_HEADERS, EMBED_HEADERS]).encode()
     known["headersHash"] = hashlib.sha256(sent).hexdigest()[:8]
-    known["later"] = ["models/", *later]  # they can be large
+    known["later"] = ["models/", _PACKAGE, *later]  # large, or not the page's
     text = f"self.SITE = {json.dumps(known, ensure_ascii=False, separators=(',', ':'))};\n"
     (site / SITE_FILES).write_text(text, encoding="utf-8")
 

@@ -276,9 +276,9 @@ def test_cancel_leads_back_to_the_samples(page: Page, site: Site) -> None:
 
 def test_a_start_that_fails_is_told_beside_the_input(browser: Browser, site: Site) -> None:
     page = browser.new_context().new_page()
-    page.route("**/pyscript/core.js", lambda route: route.abort())
+    page.route("**/pyodide/pyodide.mjs", lambda route: route.abort())
     page.goto(f"{site.url}?model=digits")
-    expect(page.locator("#early #boot-note")).to_contain_text("PyScript is missing")
+    expect(page.locator("#early #boot-note")).to_contain_text("It did not start")
     expect(page.locator("#early #boot-note")).to_be_visible()
     expect(page.locator("#early canvas.pad")).to_be_visible()
     expect(status(page)).to_have_text("Python did not start")

@@ -115,7 +115,7 @@ def test_plain_pyodide(harness: Harness, folder: Path) -> None:
     assert result == {"y": WANTED, "device": "webgpu", "name": "bytes"}
 
 
-@pytest.mark.thorough  # the page itself starts in a worker of PyScript
+@pytest.mark.thorough  # PyScript's own tests cover its worker
 @pytest.mark.parametrize(("name", "where"), [("worker", "a worker"), ("main", "the main thread")])
 def test_pyscript(profile: BrowserContext, site: Site, name: str, where: str) -> None:
     """The examples: a page of twenty lines that runs a sample."""

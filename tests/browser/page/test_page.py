@@ -61,7 +61,7 @@ def page(started: Page) -> Iterator[Page]:
 def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -> None:
     page = open_page(browser.new_context(), site)  # which has kept nothing
     expect(page.locator("#boot")).to_contain_text("Starting Python")
-    expect(page.locator("#boot-time")).to_contain_text(re.compile(r"\d of \d+\.\d MB"))
+    expect(page.locator("#boot-time")).to_contain_text(re.compile(r"\d %"))
     expect(page.get_by_text("Choose files")).to_be_visible()
     # What is clicked now is done as soon as Python is up.
     page.get_by_role("button", name="sigmoid", exact=True).click()
@@ -291,7 +291,7 @@ def test_the_main_thread_stays_free(page: Page) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "told"),
     [
-        ("**/pyscript/core.js", "throw new Error();", "PyScript is missing"),
+        ("**/pyodide/pyodide.mjs", "throw new Error('not today');", "not today"),
         pytest.param(
             *("**/main.py", "import nothing_of_that_name", "Python raised an error"),
             marks=pytest.mark.thorough,

@@ -1,4 +1,4 @@
-"""The second visit: which files the browser requests again; and back and forward."""
+"""First and later visits: what is requested, and kept for the next one; and back and forward."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from support.harness import limits
 from support.page.page_visit import (
     leave,
     open_address,
+    open_sample,
+    run,
     show_samples,
     status,
     visit,
+    wait_until,
     wait_until_ready,
 )
+from webpte_host.harness.browser import PageLog
 from webpte_host.serving.server import Handler, Site
 from webpte_host.setup import chromium
 
@@ -26,16 +30,18 @@ class Asked:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.answers: list[tuple[str, int]] = []
+        self.bytes = 0
         plain = Handler._head
 
         def head(handler: Handler, code: HTTPStatus, headers: dict[str, str]) -> None:
             self.answers.append((handler.path, int(code)))
+            self.bytes += int(headers.get("Content-Length", 0))
             plain(handler, code, headers)
 
         patch.setattr(Handler, "_head", head)
 
     def take(self) -> list[tuple[str, int]]:
-        taken, self.answers = self.answers, []
+        taken, self.answers, self.bytes = self.answers, [], 0
         return taken
 
 
@@ -73,6 +79,87 @@ def page(started: Page) -> Iterator[Page]:
     leave(started)
 
 
+KEPT = """async () => {
+  try {
+    const root = await navigator.storage.getDirectory();
+    const folder = await root.getDirectoryHandle("webpte start");
+    return (await (await folder.getFileHandle("snapshot")).getFile()).size;
+  } catch {
+    return 0;
+  }
+}"""
+# Breaks the snapshot that is kept, in the middle.
+BREAK = """async () => {
+  const root = await navigator.storage.getDirectory();
+  const folder = await root.getDirectoryHandle("webpte start");
+  const file = await folder.getFileHandle("snapshot");
+  const writing = await file.createWritable({ keepExistingData: true });
+  const { size } = await file.getFile();
+  await writing.write({ type: "write", position: size >> 1, data: new Uint8Array(4096).fill(7) });
+  await writing.close();
+}"""
+# Needs a module that no start imports, and lines of the library and of the page.
+FAILING = """
+import json, traceback
+import page.app
+import imaplib
+shown = ""
+for fail in (lambda: json.loads("{"), lambda: page.app.App(None, None)):
+    try:
+        fail()
+    except Exception:
+        shown += traceback.format_exc()
+shown + imaplib.__file__
+"""
+
+
+def starts(page: Page) -> list[str]:
+    """Return the modules that a page's worker has fetched to start Python, by their names."""
+    found: list[str] = page.workers[0].evaluate(
+        "performance.getEntriesByType('resource').map(({ name }) => name.split('/').pop())"
+    )
+    return found
+
+
+def test_a_later_visit_starts_from_a_snapshot_unless_it_is_broken(
+    new_profile: BrowserContext, site: Site, asked: Asked
+) -> None:
+    page = new_profile.new_page()
+    log = PageLog(page)
+    page.goto(site.url)
+    wait_until_ready(page)
+    assert asked.bytes < 14_500_000
+    assert len(asked.answers) <= 70
+    fetched = [path.rpartition("/")[2] for path, _ in asked.take()]
+    assert {"start.zip", "start_stdlib.zip", "webpte.bytecode"} <= set(fetched)
+    assert not {"sources.zip", "python_stdlib.zip", "webpte.zip"} & set(fetched)
+    assert fetched.count("pyodide.asm.wasm") == 1
+    assert wait_until(page, KEPT) > 10_000_000
+    wheel = next(name for name in starts(page) if name.startswith("numpy"))
+
+    page.reload()
+    wait_until_ready(page)
+    assert not {wheel, "start.zip", "webpte.bytecode"} & set(starts(page))
+    open_sample(page)
+    run(page)
+    page.get_by_role("tab", name="Python").click()
+    page.locator("#python-cell").fill(FAILING)
+    page.locator("#python-cell").press("Control+Enter")
+    answer = page.locator("#view-python")
+    expect(answer).to_contain_text("whole.zip/imaplib.py")
+    expect(answer).to_contain_text("raise JSONDecodeError(")
+    expect(answer).to_contain_text("self.")
+    later = [path.rpartition("/")[2] for path, _ in asked.take()]
+    assert {"sources.zip", "python_stdlib.zip"} <= set(later)
+
+    page.evaluate(BREAK)
+    page.reload()
+    wait_until_ready(page)
+    assert {wheel, "start.zip", "webpte.bytecode"} <= set(starts(page))
+    assert wait_until(page, KEPT) > 10_000_000
+    assert (log.errors, log.console_errors) == ([], [])
+
+
 @pytest.mark.thorough
 def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(
     new_profile: BrowserContext, site: Site, asked: Asked
@@ -82,7 +169,7 @@ def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(
     wait_until_ready(page)
     cold = [path for path, _ in asked.take()]
     assert any(path.endswith("/pyodide.asm.wasm") for path in cold)
-    assert len([path for path in cold if path.endswith("/page.zip")]) <= 2
+    assert len([path for path in cold if path.endswith("/start.zip")]) == 1
     page.close()
     page = new_profile.new_page()
     page.goto(site.url)

@@ -12,10 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from webpte_host.base.bundle import Bundle, package_bundle, page_bundle, suites_bundle
+from webpte_host.base.bundle import (
+    Bundle,
+    package_bundle,
+    page_bundle,
+    start_bundles,
+    suites_bundle,
+)
 from webpte_host.serving.page_config import page_config
 from webpte_host.serving.page_facts import package_version, source_address, with_facts
-from webpte_host.setup.precompile import BYTECODE
+from webpte_host.setup.precompile import BYTECODE, SOURCES
 from webpte_host.site.icons import LINK_PICTURE, icons
 
 WEB = Path(__file__).resolve().parents[3] / "web"
@@ -27,15 +33,16 @@ SCRIPTS = [f"scripts/{path.name}" for path in sorted((WEB / "scripts").glob("*.j
 
 
 def test_the_page_fetches_compiled_modules_where_there_are_any(tmp_path: Path) -> None:
-    assert BYTECODE not in page_config(tmp_path).decode()
+    start, _ = start_bundles(WEB, tmp_path / SOURCES)
+    assert BYTECODE not in page_config(tmp_path, start).decode()
     (tmp_path / BYTECODE).touch()
-    files = json.loads(page_config(tmp_path, "./there/"))["files"]
-    assert files[f"./there/{BYTECODE}"] == f"./{BYTECODE}"
-    assert f'CompiledModules("/webpte-bytecode", "{BYTECODE}")' in (WEB / "main.py").read_text()
+    config = json.loads(page_config(tmp_path, start, runtime="./there/"))
+    assert config["version"] != json.loads(page_config(tmp_path, start, "another"))["version"]
+    assert config["bytecode"] == f"./there/{BYTECODE}"
+    assert f'_SHIPPED = "{BYTECODE}"' in (WEB / "boot/imports.py").read_text()
 
 
 def test_every_page_module_is_in_the_archive() -> None:
-    assert json.loads(page_config(Path("runtime")))["files"]["./page.zip"] == "./*"
     with zipfile.ZipFile(io.BytesIO(page_bundle(WEB).archive().data)) as archive:
         assert "page/views/run/panel.py" in archive.namelist()
         assert {(WEB / name) for name in archive.namelist()} == set(MODULES)
@@ -61,9 +68,7 @@ def test_no_page_fetches_or_imports_the_tools_of_developers() -> None:
 def test_only_main_touches_the_browser() -> None:
     for path in MODULES:
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"^\s*(import|from) (js|pyodide|pyscript|polyscript)\b", text, re.M), (
-            path
-        )
+        assert not re.search(r"^\s*(import|from) (js|pyodide|pyodide_js)\b", text, re.M), path
 
 
 def test_nothing_is_inline() -> None:
@@ -82,7 +87,7 @@ def test_what_moves_for_as_long_as_something_takes_takes_little_itself() -> None
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    assert b"http" not in page_config(Path("runtime"))
+    assert b"http" not in page_config(Path("runtime"), page_bundle(WEB))
     assert SCRIPTS
     assert "style/style.css" in SHEETS
     for name in ("index.html", "icon.svg", *SHEETS, *SCRIPTS):

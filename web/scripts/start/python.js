@@ -1,6 +1,4 @@
-// Loads PyScript. It opens databases in which it keeps none of our packages (`packages_cache` in page_config.py),
-// and a browser that allows no storage, such as in frames of other sites, would end the start there. So these
-// databases are in memory, on this thread and in PyScript's worker.
+// Python's worker, as the page sees it.
 
 // Returns what an error says. Requests of the browser fail with an Event, which has no message.
 export const reasonOf = (error) => {
@@ -8,48 +6,40 @@ export const reasonOf = (error) => {
   return (error.error ?? error.target?.error)?.message || error.message || `${error.constructor.name} “${error.type}”`;
 };
 
-// Runs on both threads: its text is put before the worker's own, so it names nothing outside of it.
-const prepare = (reason) => {
-  const answer = (value) => {
-    const asked = {};
-    queueMicrotask(() => asked.onsuccess?.({ target: { result: value } }));
-    return asked;
-  };
-  const inMemory = () => {
-    const kept = new Map();
-    const store = {
-      clear: () => answer(kept.clear()),
-      count: () => answer(kept.size),
-      delete: (key) => answer(void kept.delete(key)),
-      get: (key) => answer(kept.get(key)),
-      getAllKeys: () => answer([...kept.keys()]),
-      getKey: (key) => answer(kept.has(key) ? key : undefined),
-      put: (value, key) => answer(kept.set(key, value) && key),
-    };
-    return answer({ close: () => {}, transaction: () => ({ objectStore: () => store }) });
-  };
-  const real = globalThis.indexedDB;
-  const open = (name, ...more) => (String(name).startsWith("IDBMap/") ? inMemory() : real.open(name, ...more));
-  const own = { get: (factory, name) => (name === "open" ? open : factory[name]?.bind?.(factory)) };
-  Object.defineProperty(globalThis, "indexedDB", { configurable: true, value: new Proxy(real ?? {}, own) });
-  if (globalThis.document) return;
-  // The worker reports an error by a message, which cannot carry an Event.
-  const post = globalThis.postMessage;
-  globalThis.postMessage = (data, ...more) => post.call(globalThis, data instanceof Event ? new Error(reason(data)) : data, ...more);
+const STARTING = "webpte starts"; // how many have begun since Python was up
+const MOST = 3; // several tabs may start at the same time
+
+// Starts from a snapshot that never came to their end may have failed in a way that the worker could not see: the next
+// one is without.
+const mayRestore = () => {
+  try {
+    const starts = Number(localStorage.getItem(STARTING) ?? 0);
+    localStorage.setItem(STARTING, String(starts + 1));
+    return starts < MOST;
+  } catch {
+    return true; // not allowed: then there is no snapshot, either
+  }
+};
+export const noteUp = () => {
+  try {
+    localStorage.removeItem(STARTING);
+  } catch { /* not allowed */ }
 };
 
-// Calls `connect(script, worker)` once PyScript has made its worker.
-export const startPython = async (connect) => {
-  prepare(reasonOf);
-  const makeAddress = URL.createObjectURL;
-  const before = `(${prepare})(${reasonOf});\n`;
-  URL.createObjectURL = (blob) =>
-    makeAddress.call(URL, blob.type === "text/javascript" ? new Blob([before, blob], { type: blob.type }) : blob);
-  const { hooks } = await import("../../runtime/pyscript/core.js");
-  hooks.main.onWorker.add((script, worker) => {
-    URL.createObjectURL = makeAddress;
-    connect(script, worker);
+// Starts Python, and returns its worker. `told` gets the messages of the start: {step}, {fetched: [done, total]}, {failed}.
+//
+// counts  whether bytes are counted
+// keeps   whether the browser keeps a snapshot for the next start
+export const startPython = (told, { counts, keeps }) => {
+  const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+  worker.addEventListener("message", ({ data }) => {
+    if (!Array.isArray(data)) told(data); // all others are Python's
   });
+  worker.addEventListener("error", (error) => told({ failed: reasonOf(error) }));
+  const script = document.querySelector("script[config]");
+  const [config, main] = ["config", "src"].map((name) => new URL(script.getAttribute(name), document.baseURI).href);
+  worker.postMessage({ config, main, counts, keeps, mayRestore: mayRestore() });
+  return worker;
 };
 
 // A browser without module workers never asks for the type, and would wait for Python for ever.
@@ -60,7 +50,7 @@ export const hasModuleWorkers = () => {
   try {
     new Worker(empty, options).terminate();
   } catch {
-    // Where it may not be started for another reason, PyScript's own error says more.
+    // Where it may not be started for another reason, the worker's own error says more.
   }
   URL.revokeObjectURL(empty);
   return asked;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import http.client
 import io
 import json
@@ -113,7 +114,7 @@ def test_serves(site: Site, path: str, kind: str, body: bytes) -> None:
 
 
 def test_the_page_has_its_runtime_by_an_address_that_lasts(site: Site, tree: Path) -> None:
-    _, _, config = ask(site, "/pyscript.json")
+    _, _, config = ask(site, "/python.json")
     interpreter = json.loads(config)["interpreter"].removeprefix(".")
     status, headers, body = ask(site, interpreter)
     assert (status, body) == (200, b"export {}")
@@ -261,29 +262,53 @@ def test_if_range_with_old_etag_sends_everything(site: Site) -> None:
 
 
 def test_the_configuration_names_what_is_in_the_folder(site: Site, tree: Path) -> None:
-    _, headers, body = ask(site, "/pyscript.json")
+    _, headers, body = ask(site, "/python.json")
     assert "application/json" in headers["Content-Type"]
-    assert json.loads(body)["files"] == {"./webpte.zip": "./*", "./page.zip": "./*"}
-    assert ask(site, "/pyscript.json", If_None_Match=headers["ETag"])[0] == 304
+    config = json.loads(body)
+    assert (config["archive"], config["bytecode"]) == ("./start.zip", None)
+    assert config["later"]["sources"] == "./sources.zip"
+    assert ask(site, "/python.json", If_None_Match=headers["ETag"])[0] == 304
 
 
-def test_the_modules_of_the_page_are_one_archive(site: Site, tree: Path) -> None:
-    _, headers, _ = ask(site, "/page.zip")
+def names_in(body: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_a_start_is_without_the_sources_of_compiled_modules(site: Site, tree: Path) -> None:
+    file = tree / "package" / "__init__.py"
+    hashes = {"webpte/__init__.py": hashlib.sha256(file.read_bytes()).hexdigest(), "gone.py": ""}
+    compiled = tree / "runtime" / "webpte.sources.json"
+    compiled.write_text(json.dumps(hashes))
+    before = file.read_bytes()
+    try:
+        for text, in_start in ((before, b""), (b"EDITED = 1", b"EDITED = 1")):
+            file.write_bytes(text)
+            os.utime(file, ns=(len(text), len(text)))  # another time than before
+            assert names_in(ask(site, "/start.zip")[2])["webpte/__init__.py"] == in_start
+            later = names_in(ask(site, "/sources.zip")[2])
+            assert later == ({} if in_start else {"webpte/__init__.py": before})
+    finally:
+        compiled.unlink()
+        file.write_bytes(before)
+    assert names_in(ask(site, "/start.zip")[2])["webpte/__init__.py"] == before
+
+
+def test_the_modules_of_the_page_are_in_the_archive_of_the_start(site: Site, tree: Path) -> None:
+    _, headers, before = ask(site, "/start.zip")
     module = tree / "web" / "page" / "views" / "new.py"
     module.parent.mkdir(parents=True)
     module.write_bytes(b"VIEW = 1")
     (module.parent / "new.css").write_bytes(b"")
     try:
-        status, _, body = ask(site, "/page.zip", If_None_Match=headers["ETag"])
+        status, _, body = ask(site, "/start.zip", If_None_Match=headers["ETag"])
         assert status == 200
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            assert archive.namelist() == ["page/views/new.py"]
-            assert archive.read("page/views/new.py") == b"VIEW = 1"
+        assert names_in(body) == {**names_in(before), "page/views/new.py": b"VIEW = 1"}
     finally:
         shutil.rmtree(tree / "web" / "page")
 
 
-PAGE = b"""<link href="./style.css"><script config="./pyscript.json" src="./main.py"></script>"""
+PAGE = b"""<link href="./style.css"><script config="./python.json" src="./main.py"></script>"""
 
 
 def immutable_prefix(site: Site) -> str:
@@ -308,16 +333,17 @@ def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> 
     assert ask(site, "/")[1]["Cache-Control"] == "no-cache"
     for path in (
         "main.py",
-        "pyscript.json",
+        "python.json",
         "webpte.zip",
         "suites.zip",
-        "page.zip",
+        "start.zip",
+        "sources.zip",
         "runtime/pyodide/pyodide.mjs",
     ):
         status, headers, body = ask(site, prefix + path)
         assert (status, "immutable" in headers["Cache-Control"]) == (200, True), path
-        assert "pyscript" in path or body == ask(site, f"/{path}")[2]
-    for path in ("main.py", "pyscript.json", "webpte.zip", "suites.zip", "page.zip"):
+        assert "python.json" in path or body == ask(site, f"/{path}")[2]
+    for path in ("main.py", "python.json", "webpte.zip", "suites.zip", "start.zip"):
         assert ask(site, f"/{path}")[1]["Cache-Control"] == "no-cache"
 
 
@@ -328,7 +354,7 @@ def test_the_configuration_by_an_immutable_url_names_the_same_runtime(
         named: str = json.loads(ask(site, path)[2])["interpreter"]
         return urllib.parse.urljoin(f"http://host{path}", named)
 
-    assert interpreter("/pyscript.json") == interpreter(f"{prefix}pyscript.json")
+    assert interpreter("/python.json") == interpreter(f"{prefix}python.json")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def known_to_worker(site: Path) -> dict[str, Any]:
 
 
 def test_has_the_page_and_no_tools_of_tests(site: Path) -> None:
-    for name in ("index.html", "main.py", "page.zip", "pyscript.json", "samples/add.pte"):
+    for name in ("index.html", "main.py", "start.zip", "python.json", "samples/add.pte"):
         assert (site / name).is_file(), name
     assert (site / "runtime/pyodide/pyodide.asm.wasm").is_file()
     assert not list(site.rglob("harness*"))
@@ -97,7 +97,7 @@ def test_worker_knows_files_by_content(site: Path) -> None:
     assert known["files"]["ä name.txt"] == [hashlib.sha256(b"hello").hexdigest(), 5]
     assert "index.html" in known["files"]
     assert not {"service-worker.js", build_site.SITE_FILES} & known["files"].keys()
-    assert known["later"] == ["models/", "notebooks/"]
+    assert known["later"] == ["models/", "webpte.zip", "notebooks/"]
     assert {**known["headers"], "Content-Security-Policy": known["policy"]} == COMMON_HEADERS
     assert "frame-ancestors *;" in known["headersOf"]["embed.html"]["Content-Security-Policy"]
     assert '<html lang="en" data-embed>' in (site / "embed.html").read_text(encoding="utf-8")
