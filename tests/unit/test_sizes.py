@@ -14,7 +14,8 @@ from webpte_host.base.layout import ROOT
 # Lines of Python of a shelf. A change that needs more removes as much elsewhere, or raises the
 # number here and gives the reason in its commit.
 BUDGET = {
-    "pysrc/webpte/engine": 47_000,  # with XNNPACK's delegates and language models, and bfloat16
+    # with XNNPACK's delegates and language models, bfloat16, sorts, and ranges of integers
+    "pysrc/webpte/engine": 47_500,
     # with the figures of a GPU, packed caches beside delegates, and bounds of numbers in schemas
     "pysrc/webpte/llm": 15_700,
     "pysrc/webpte/tasks": 11_100,  # with published layouts of models, drawings, compiled speech

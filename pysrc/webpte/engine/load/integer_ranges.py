@@ -2,8 +2,8 @@
 
 Indices, comparisons, constants and bytes have known ranges, and a rule for each operator gives the
 range of its result. A call whose int64 arguments and results all fit computes the same on a GPU as
-on the host. Inputs of the method may be anything, as may whatever a rule does not know. A buffer
-that the method writes back has a range if that range does not grow from call to call.
+on the host. Inputs of the method may be anything, as may results without a rule. A buffer that the
+method writes back has a range if that range does not grow from call to call.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ RULES: dict[str, Rule] = {
     "bitwise_and": conjunction,
 }
 SUMS = {"sum", "cumsum"}
-# These give places in their first argument; those in WITH_VALUES as their second result.
+# Operators that give places in their first argument, and operators that give values and places.
 PLACES = {"argmax", "argmin", "argsort", "nonzero"}
 WITH_VALUES = {
     *("cummax", "cummin", "kthvalue", "max", "median", "min", "sort", "topk"),
@@ -213,7 +213,7 @@ def has_rule(name: str) -> bool:
 def result_range(name: str, arguments: Sequence[Any], elements: int, number: int) -> Range:
     """Return the range of output `number` of a call, if it is an integer.
 
-    `elements` are those of the first tensor.
+    The first tensor has `elements`.
     """
     short = short_name(name)
     if short in PLACES or (short in WITH_VALUES and number == 1):
@@ -276,7 +276,7 @@ class IntegerRanges:
             if (grown := self._after_call(initial)) == self._given:
                 return
             self._given = grown
-        # It may grow for ever: what a call makes of anything is what the next one gets.
+        # It may grow for ever: a call makes a range of anything, which the next call gets.
         self._given = {index: self._bounds(index) for index in initial}
         self._given = self._after_call(initial)
         self._walk()

@@ -1,4 +1,4 @@
-"""The kernel of embedding bags: ops/move/embedding_bag.py has what it computes."""
+"""The kernel of embedding bags, which are described in ops/move/embedding_bag.py."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Reduction:
-    """How values for the same place are combined: the number in lib/scatter.wgsl, and NumPy's."""
+class Combination:
+    """A function of values for the same place, by its number in lib/scatter.wgsl and in NumPy."""
 
     number: int
     function: np.ufunc
@@ -83,18 +83,18 @@ class Reduction:
 
 
 REDUCTIONS = {
-    "sum": Reduction(1, np.add),
-    "mean": Reduction(1, np.add, mean=True),
-    "prod": Reduction(2, np.multiply),
-    "amax": Reduction(3, np.maximum),
-    "amin": Reduction(4, np.minimum),
+    "sum": Combination(1, np.add),
+    "mean": Combination(1, np.add, mean=True),
+    "prod": Combination(2, np.multiply),
+    "amax": Combination(3, np.maximum),
+    "amin": Combination(4, np.minimum),
 }
 
 
 @dataclass(frozen=True)
 class Scatter:
     """A single op. `value` names the number that is written where there is no source, `scale` the
-    factor of what is added, and `reduction` says how values are combined; None: the last stays.
+    factor of added values, and `reduction` says how values are combined; None: the last stays.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Scatter:
     search: Callable[[Args], Search]
     key: Callable[[Args], Any]
     source: Callable[[Args], Array]
-    reduction: Callable[[Args], Reduction | None] = lambda args: None
+    reduction: Callable[[Args], Combination | None] = lambda args: None
     wraps: bool = False  # whether negative indices count from the end
     value: str | None = None
     scale: str | None = None
@@ -224,7 +224,7 @@ def scaled_source(args: Args) -> Array:
     return source * source.dtype.type(args.number("alpha"))
 
 
-def named_reduction(args: Args) -> Reduction:
+def named_reduction(args: Args) -> Combination:
     name = args.string("reduce")
     if name not in REDUCTIONS:
         known = ", ".join(REDUCTIONS)
@@ -412,7 +412,9 @@ def run_scatter(op: Scatter, args: Args) -> Array:
     return result.reshape(args.out.dims)
 
 
-def reduce_at(x: Array, key: Any, source: Array, reduction: Reduction, include_self: bool) -> None:
+def reduce_at(
+    x: Array, key: Any, source: Array, reduction: Combination, include_self: bool
+) -> None:
     """Combine values in place; without `include_self` elements that get values have these alone."""
     function = reduction.function
     if not include_self:

@@ -5,14 +5,13 @@
     aten.cummax.default(self, dim) -> (values, indices)
     aten.cummin.default(self, dim) -> (values, indices)
 
-Computed in the output's type. The index of an extreme is that of its last element; NaN stays once
-it came. A thread takes a short row, a workgroup a long row.
+Computed in the output's type. Of equal extremes the last has the index; NaN stays once it came. A
+thread takes a short row, a workgroup a long row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from webpte.errors import UnsupportedError
 Array = np.ndarray
 
 PART = 16  # elements per thread
-# The operator in WGSL, what it begins with, and NumPy's function.
+# The operator in WGSL, the number before the first element, and NumPy's function.
 NUMBERS: dict[str, tuple[str, int, Callable[..., Array]]] = {
     "aten.cumsum.default": ("+", 0, np.cumsum),
     "aten.cumprod.default": ("*", 1, np.cumprod),
@@ -63,7 +62,8 @@ def dispatch(
     ]
 
 
-def lower_numbers(operator: str, start: int, args: Args) -> list[Dispatch]:
+def lower_numbers(how: tuple[str, int], args: Args) -> list[Dispatch]:
+    operator, start = how
     source, out = args.tensor("self"), args.out
     if out.numel and out.dtype.storage.itemsize == 1:
         raise UnsupportedError(f"{args.call}: its kernel does not write {out.dtype.name}")
@@ -118,15 +118,15 @@ for _name, (_operator, _start, _numpy) in NUMBERS.items():
         _name,
         "self: tensor, dim: int, dtype: any = None -> tensor",
         shape=same_shape,
-        lower=partial(lower_numbers, _operator, _start),
-        reference=partial(run_numbers, _numpy),
+        lower=lambda args, how=(_operator, _start): lower_numbers(how, args),  # type: ignore[misc]
+        reference=lambda args, how=_numpy: run_numbers(how, args),  # type: ignore[misc]
     )
 for _name, _function in EXTREMES.items():
     register(
         _name,
         "self: tensor, dim: int -> tensors",
         shape=extreme_shapes,
-        lower=partial(lower_extreme, _function is np.maximum),
+        lower=lambda args, how=_function is np.maximum: lower_extreme(how, args),  # type: ignore[misc]
         reference=lambda args, how=_function: np_extremes(  # type: ignore[misc]
             how, args.array("self"), args.integer("dim")
         ),

@@ -109,7 +109,7 @@ def key_types(source: TensorArg) -> tuple[tuple[str, str], ...]:
 def sort_pairs(source: TensorArg, rows: Rows, largest: bool) -> tuple[list[Dispatch], Scratch]:
     """Return the dispatches that sort rows of at least one element, and the sorted pairs.
 
-    The pairs of a row are (key, index), and adjacent, whatever the rows' elements are.
+    The pairs of a row are (key, index), and adjacent, even where elements of the row are not.
     """
     pairs, other = (Scratch(f"sorted {name}", 8 * source.numel) for name in ("pairs", "runs"))
     grid = fold_grid(ceil_div(source.numel, WORKGROUP_SIZE))
