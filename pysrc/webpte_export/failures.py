@@ -80,6 +80,11 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
         "x.to(y.dtype)).",
     ),
     (
+        re.compile(r"op\.__name__ in \(.alloc.,\)"),
+        "The model takes the larger, or the smaller, of two sizes that change, for which "
+        "ExecuTorch has no operator. Use sums and products of sizes, or fix these sizes.",
+    ),
+    (
         re.compile(r"(?i)graph_output_allocated|alloc_graph_output"),
         "ExecuTorch cannot plan the memory of an output: its size depends on values, or on sizes "
         "without an upper bound. Return a tensor of a bounded size.",

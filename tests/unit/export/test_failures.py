@@ -73,6 +73,7 @@ def test_an_operator_in_the_text_leads_to_its_line(model: Path) -> None:
         ("Unsupported control flow operator: associative_scan", "fixed number of rounds"),
         ("Higher order ops do not support aliasing. Found in scan", "x.clone()"),
         ("Could not guard on data-dependent expression: in batched_nms", "all boxes and scores"),
+        ('AssertionError: assert op.__name__ in ("alloc",) (verifier.py, line 312)', "two sizes"),
         ("Constraints violated (t)! Suggested fixes:", "min and max"),
         ("graph_output_allocated not set", "memory of an output"),
         ("got torch.complex64", COMPLEX),
