@@ -273,7 +273,7 @@ def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
     wanted = call.target.adapter.workgroups(WORKGROUPS[kernel])
     default = max(1, min(most, ceil_div(wanted, jobs)))
     few = call.k.sizes[2] <= MERGED_KEYS and call.v.sizes[3] <= MOST_MERGED_HEAD
-    if call.width > 0 and few and merges_in_gemv(call, MOST_MERGED):
+    if call.width and few and merges_in_gemv(call, MOST_MERGED):
         default, most = min(default, MOST_MERGED), min(most, MOST_MERGED)
     if not call.target.wants_candidates:
         return default
@@ -289,8 +289,8 @@ def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
 def merges_in_gemv(call: Attention, splits: int) -> bool:
     """Return whether the GEMV behind adds up so many shares faster than another dispatch.
 
-    Each of its workgroups reads the whole row from every split. A layer of unknown width is taken
-    to be as wide as its row.
+    Each of its workgroups reads the whole row from every split. A GEMV of unknown width has as many
+    columns as the row.
     """
     one, row = call.out.sizes[0] * call.out.sizes[2] == 1, call.out.sizes[1] * call.v.sizes[3]
     numbers = ceil_div(call.width or row, MERGED_COLUMNS) * row * splits
