@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from playwright.sync_api import BrowserContext, expect
@@ -16,7 +17,9 @@ def test_dispatches_are_drawn_without_a_program(
     profile: BrowserContext, site: Site, tmp_path: Path
 ) -> None:
     path = tmp_path / "digits.zip"
-    path.write_bytes(asyncio.run(compiling.compile_zip(SAMPLES / "digits.pte", name="digits")))
+    work = compiling.compile_zip(SAMPLES / "digits.pte", name="digits")
+    with ThreadPoolExecutor(1) as pool:  # Playwright has a loop in this thread
+        path.write_bytes(pool.submit(asyncio.run, work).result())
     with visit(profile, site) as page:
         page.locator("input[data-act=open-file]").set_input_files(path)
         expect(status(page)).to_contain_text("compiled")
