@@ -29,9 +29,7 @@ _KEYS = {ENTER: "\ue007", "Escape": "\ue00c"}  # WebDriver's names
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _EXPECT_SECONDS = 300.0
-_LABEL_SECONDS = (
-    60.0  # until an element with a label is there: ten times the need of a busy machine
-)
+_LABEL_SECONDS = 60.0  # for an element with a label: ten times the need of a busy machine
 _ADDRESS_FILE = "WebDriverBiDiServer.json"  # in the profile, once the driver's port is open
 
 # Calls a function with an argument and returns its result, both as JSON.

@@ -36,6 +36,8 @@ class CompiledController:
 
     def on_close_compiled(self, message: Message) -> None:
         self._state.show_compiled(None)
+        if self._state.session is None:  # the page is empty again
+            self._state.show(view_graph="")
         self._state.tell("Closed")
 
     def takes(self, files: Sequence[Any], paths: Sequence[str] = ()) -> bool:
