@@ -66,6 +66,10 @@ class Bundle:
                 self._signature = now
             return self._archive
 
+    def etag(self) -> str:
+        """Return the archive's `etag`, without packing it."""
+        return signature(self._files())
+
     def parts(self, *more: Part) -> tuple[Part, ...]:
         """Return the parts, and more."""
         return (*self._parts, *more)
