@@ -1,4 +1,4 @@
-"""First and later visits: what is requested, and kept for the next one; and back and forward."""
+"""First and later visits: requests, and the snapshot for the next visit; and back and forward."""
 
 from __future__ import annotations
 
