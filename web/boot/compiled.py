@@ -48,7 +48,7 @@ class CompiledModules:
         self.put_in_place(found)
 
     def put_in_place(self, kept: bytes) -> None:
-        """Put the modules in place; `kept` are those of the last visit, empty at the first one."""
+        """Put the modules in place; `kept` is the last visit's file, empty at the first visit."""
         sys.dont_write_bytecode = False  # modules compiled from now on are kept for the next visit
         self._kept = bytecode.unpack(kept) if kept else None
         modules, code = self._kept or ({}, {})

@@ -39,12 +39,12 @@ def import_modules() -> None:
 
 
 def settle() -> None:
-    """Let go of what the imports have left: a snapshot cannot have objects of the browser."""
+    """Let go of objects of the browser that imports have left: a snapshot cannot have them."""
     gc.collect()
 
 
 def wake() -> None:
-    """Bring up to date what is different at each start, in memory of an earlier one."""
+    """Renew chance and caches of folders, in memory of an earlier start."""
     random.seed()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()

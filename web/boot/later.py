@@ -1,4 +1,4 @@
-"""What the browser fetches once something asks for it: Python's whole library, and sources.
+"""Files that the browser fetches once they are asked for: Python's whole library, and sources.
 
 A start imports compiled modules. The rest of the library is for other imports, and sources are for
 tracebacks and `inspect`. The worker names their addresses in `webpteLater`. Python cannot wait for
@@ -79,13 +79,13 @@ class WholeLibrary:
         sys.meta_path.append(self)
         of_start = zipimport.zipimporter.get_source
 
-        def get_source(loader: zipimport.zipimporter, name: str) -> str | None:
+        def get_source(loader: zipimport.zipimporter, fullname: str) -> str | None:
             if loader.archive != self._start:
-                return of_start(loader, name)
+                return of_start(loader, fullname)
             place = self._in_whole(loader.archive, loader.prefix)
-            return of_start(zipimport.zipimporter(place), name)
+            return of_start(zipimport.zipimporter(place), fullname)
 
-        zipimport.zipimporter.get_source = get_source  # type: ignore[method-assign]
+        zipimport.zipimporter.get_source = get_source  # type: ignore[assignment,method-assign]
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -66,6 +66,10 @@ class Bundle:
                 self._signature = now
             return self._archive
 
+    def etag(self) -> str:
+        """Return the archive's `etag`, without packing it."""
+        return signature(self._files())
+
     def parts(self, *more: Part) -> tuple[Part, ...]:
         """Return the parts, and more."""
         return (*self._parts, *more)
@@ -83,7 +87,7 @@ class Bundle:
 
 
 class StartBundle(Bundle):
-    """The files of a start: those of compiled modules are empty, as their sources come later."""
+    """The files of a start. Files of compiled modules are empty, as their sources come later."""
 
     def __init__(self, compiled: Path, *parts: Part) -> None:
         """Build it for modules in `compiled`, a file with the hashes of their sources by name."""
@@ -96,7 +100,7 @@ class StartBundle(Bundle):
         return {name: b"" if name in later else data for name, data in found.items()}
 
     def _later(self, found: dict[str, bytes]) -> set[str]:
-        """Return the names of sources that are not needed; an edited one is."""
+        """Return the names of sources that are not needed; edited sources are."""
         try:
             compiled: dict[str, str] = json.loads(self._compiled.read_bytes())
         except OSError:

@@ -34,7 +34,7 @@ class ImmutableUrls:
         digest = hashlib.sha256(self._runtime.encode())
         digest.update(signature(visible_files(self._web)).encode())
         for bundle in self._bundles:
-            digest.update(bundle.archive().etag.encode())
+            digest.update(bundle.etag().encode())
         self._given = digest.hexdigest()[:_DIGITS]
         return text.replace(_OWN, f"{_OWN}v-{self._given}/")
 

@@ -5,7 +5,7 @@
     /webpte.zip     the Python package with its shaders (see bundle.py)
     /start.zip, /sources.zip    its files and the page's for a start, and sources for tracebacks
     /suites.zip     the runner of suites, for the harness page
-    /python.json    what the page's Python is started with (see page_config.py)
+    /python.json    the start of the page's Python (see page_config.py)
     /models/        the models that `serve.py models` installed (see models/store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
     /embed.html     the page for frames of other sites (see embed.py)
