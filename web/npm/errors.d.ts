@@ -11,6 +11,7 @@ export class WebpteError extends Error {
 
 export class FormatError extends WebpteError {}
 export class OtherFileError extends FormatError {}
+export class DescriptionError extends FormatError {}
 export class UnsupportedError extends WebpteError {}
 export class UnsupportedOpError extends UnsupportedError {}
 export class ForeignDelegateError extends UnsupportedError {}

@@ -39,6 +39,7 @@ const REPORT = "Please report it.";
 
 export const FormatError = define("FormatError", WebpteError, "Fetch or export the file again.");
 export const OtherFileError = define("OtherFileError", FormatError);
+export const DescriptionError = define("DescriptionError", FormatError);
 export const UnsupportedError = define("UnsupportedError", WebpteError, "Export with other options.");
 export const UnsupportedOpError = define("UnsupportedOpError", UnsupportedError);
 export const ForeignDelegateError = define("ForeignDelegateError", UnsupportedError,
