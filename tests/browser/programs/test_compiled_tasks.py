@@ -38,7 +38,7 @@ TASKS = {
 }
 MODELS = sorted({(model, task) for model, task, *_ in CASES if task in TASKS})
 # Models with kernels that only Python has.
-REFUSED = {"conditions", "enlarged", "instants", "queries"}
+REFUSED = {"conditions", "instants", "queries"}
 ANSWERS = """
 async ([address, pictures, options]) => {
     const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));

@@ -55,12 +55,18 @@ function laidOut({ values, shape: [, height, width] }, { layout, channels, order
     return { data: made, shape };
 }
 
-// Fills a picture up to a size by its last row and column.
+// Returns the place of a pixel beyond a side: the picture is mirrored there, its last row or column included.
+function mirrored(at, side) {
+    const within = at % (2 * side);
+    return within < side ? within : 2 * side - 1 - within;
+}
+
+// Fills a picture up to a size as the task in Python does.
 function extended({ width, height, data }, [rows, columns]) {
     const made = new Uint8Array(rows * columns * 3);
     for (let y = 0; y < rows; y++) {
         for (let x = 0; x < columns; x++) {
-            const from = 3 * (Math.min(y, height - 1) * width + Math.min(x, width - 1));
+            const from = 3 * (mirrored(y, height) * width + mirrored(x, width));
             made.set(data.subarray(from, from + 3), 3 * (y * columns + x));
         }
     }
