@@ -235,19 +235,20 @@ const waited = new Promise((resolve) => setTimeout(resolve, LONGEST_WAIT_MS));
 const lineIsFree = isFirstVisit() ? Promise.race([gallery.then(() => early.canAnswer()), waited]) : Promise.resolve();
 const tellStart = showStart();
 const failed = (reason) => {
-  if (["up", "ready"].includes(page.dataset.state)) return;
+  if (["up", "ready", "failed"].includes(page.dataset.state)) return; // the first reason stays
   page.dataset.state = "failed";
   if (!early.isShown()) page.toggleAttribute("data-open", false);
   show.mood("bad");
   show.text({ status: "Python did not start", "boot-note": `It did not start: ${reason} Reload to try again.` });
 };
-if (!hasModuleWorkers()) {
+if (hasModuleWorkers()) {
+  lineIsFree.then(() => connect(startPython(
+    (told) => ("failed" in told ? failed(told.failed) : tellStart(told)),
+    { counts: isFirstVisit(), keeps: !page.hasAttribute("data-embed") },
+  )));
+} else {
   failed("this browser has no module workers. Use Chrome 113, Firefox 141, Safari 26 or newer.");
 }
-lineIsFree.then(() => connect(startPython(
-  (told) => ("failed" in told ? failed(told.failed) : tellStart(told)),
-  { counts: isFirstVisit(), keeps: !page.hasAttribute("data-embed") },
-)));
 patching.catch(() => failed("Idiomorph is missing: run serve.py again to set up the runtime."));
 addEventListener("unhandledrejection", ({ reason }) => failed(reasonOf(reason)));
 addEventListener("error", ({ error }) => { if (error) failed(error.message); }); // none: a warning of the layout
