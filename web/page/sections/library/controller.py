@@ -72,15 +72,17 @@ class LibraryController:
         for file in [source.file, *constants]:
             if file is None or file.kept:
                 continue
+            failed = False
             try:
                 await file.keep()
                 why = f"{file.name} is {file.came}" if file.came.startswith("not kept") else ""
             except SourceError as error:
-                why = str(error)
-                self._state.tell(why, "bad")
+                why, failed = str(error), True
             session = self._state.session
-            if why and session is not None and session.source is source:  # a run changes the status
-                self._state.show(keep=unkept_note(why))
+            if why and session is not None and session.source is source:
+                self._state.show(keep=unkept_note(why))  # the status is that of the program
+            elif failed:
+                self._state.tell(why, "bad")
         await self.refresh()
 
     def _draw_note(self, done: int | None = None, total: int = 0) -> None:
