@@ -67,7 +67,7 @@ def test_a_full_disk_is_told_and_the_program_runs(profile: BrowserContext, site:
         try:
             page_visit.open_address(page, "samples/digits.pte?other")  # which is not kept yet
             note = page.locator("#keep")
-            # Chromium may tell the room of before, and then refuse what is written.
+            # Chromium may tell the room of before, and then refuse the written bytes.
             refused = re.compile(r"digits\.pte (is not|could not be) kept: the browser has no room")
             expect(note).to_contain_text(refused)
             expect(page_visit.status(page)).to_contain_text(re.compile("loaded|Done"))

@@ -80,7 +80,7 @@ class LibraryController:
                 why, failed = str(error), True
             session = self._state.session
             if why and session is not None and session.source is source:
-                self._state.show(keep=unkept_note(why))  # the status is that of the program
+                self._state.show(keep=unkept_note(why))  # the status stays the program's
             elif failed:
                 self._state.tell(why, "bad")
         await self.refresh()
