@@ -21,7 +21,8 @@ from webpte_host.serving.server import Site
 
 
 class SharedPage:
-    """A tab with the page, which each file of tests gets without a program and with nothing kept.
+    """A tab with the page, which each file of tests gets without a program, a permission, or
+    anything kept.
 
     After a failure, the next file gets another tab.
     """
@@ -38,6 +39,7 @@ class SharedPage:
         Errors in the console with the text `but` are what tests there are about.
         """
         page, log = self._open()
+        page.context.clear_permissions()
         forget_in_place(page)
         page.evaluate("longTasks.length = 0")
         failures = session.testsfailed
